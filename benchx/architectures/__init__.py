@@ -1,0 +1,1 @@
+"""Model descriptors and what follows from them."""

@@ -1,0 +1,1 @@
+"""Values that everybody shares; imports nothing else of benchx."""

@@ -1,0 +1,1 @@
+"""Hardware and price catalogues, named cost formulas."""

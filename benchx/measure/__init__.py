@@ -1,0 +1,1 @@
+"""Timers, cold caches, stopping rule, correctness gate, telemetry, roofline ceilings."""

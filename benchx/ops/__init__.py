@@ -1,0 +1,1 @@
+"""One file per operator: inputs, reference, FLOPs, bytes, KV bytes, and its backends."""

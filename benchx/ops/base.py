@@ -1,0 +1,126 @@
+"""The two seams of a kernel benchmark: Operator (what is computed) and Backend (who computes it).
+
+Adding an operator takes one file here, one kernel file in `kernels/` and one scenario; see
+`benchx/README.md` for the twenty lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+
+from benchx.core.axes import AxisSpec, Params
+from benchx.core.call import OutputSpec, PreparedCall, Reference
+from benchx.core.device import Device
+from benchx.core.errors import BenchxError
+from benchx.core.outcome import Outcome
+from benchx.core.record import Work
+from benchx.core.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unavailable:
+    """Why a backend will not run a point.
+
+    Attributes:
+        outcome: SKIPPED when the machine lacks something (package, device), UNSUPPORTED when
+            the backend can't compute this combination at all.
+        reason: One sentence.
+        install: The command that would help, if one would.
+    """
+
+    outcome: Literal[Outcome.SKIPPED, Outcome.UNSUPPORTED]
+    reason: str
+    install: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.reason}; install: {self.install}" if self.install else self.reason
+
+
+class Inputs(Protocol):
+    """One seeded set of inputs: a frozen dataclass of tensors and numbers."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+
+    def clone(self) -> Self:
+        """A copy whose tensors share no memory with this one (for rotation and cold caches)."""
+
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+
+
+I = TypeVar("I", bound=Inputs)
+I_contra = TypeVar("I_contra", bound=Inputs, contravariant=True)
+
+
+class Operator(Protocol[I]):
+    """A computation with a definition: axes, inputs, truth and costs.
+
+    Every method takes `params` with all axes present and already checked against `axes`.
+    """
+
+    name: str
+    title: str
+    axes: Mapping[str, AxisSpec]
+    max_rms_ratio: float
+
+    def problem(self, params: Params) -> str | None:
+        """Why this combination of values makes no sense (a scenario error), or None."""
+
+    def make_inputs(self, params: Params, *, seed: int, device: torch.device) -> I:
+        """Seeded, realistic inputs: equal seeds give equal values."""
+
+    def output_specs(self, inputs: I) -> Mapping[str, OutputSpec]:
+        """Shapes and dtypes of the outputs."""
+
+    def reference(self, inputs: I) -> Reference:
+        """The fp64 reference; must leave `inputs` untouched."""
+
+    def work(self, params: Params) -> Work:
+        """FLOPs, minimum bytes, tokens and KV bytes of one call."""
+
+
+class Backend(Protocol[I_contra]):
+    """Somebody's implementation of one operator."""
+
+    name: str
+    operator: str
+
+    def unavailable(self, params: Params, device: Device) -> Unavailable | None:
+        """Why it will not run this point on this device, or None; imports nothing missing."""
+
+    def prepare(self, inputs: I_contra) -> PreparedCall:
+        """Bind to inputs; conversions and workspaces happen here. May raise: `crashed`."""
+
+    def provenance(self) -> Mapping[str, Any]:
+        """Package, version, file hash, and what really dispatched (call after a first `run`)."""
+
+
+OPERATORS: Registry[Operator[Any]] = Registry("operator", group="benchx.operators")
+_BACKENDS: dict[str, Registry[Backend[Any]]] = {}
+
+
+def register(operator: Operator[Any], *backends: Backend[Any]) -> None:
+    """Register an operator and the backends that live in its file."""
+    OPERATORS.add(operator.name, operator)
+    for backend in backends:
+        register_backend(backend)
+
+
+def register_backend(backend: Backend[Any]) -> None:
+    """Register one more backend of an operator; a second of the same name is refused."""
+    noun = f"{backend.operator} backend"
+    _BACKENDS.setdefault(backend.operator, Registry(noun)).add(backend.name, backend)
+
+
+def backends_of(operator: str) -> Registry[Backend[Any]]:
+    """The backends of one operator, in order of registration."""
+    if operator not in _BACKENDS:
+        raise BenchxError(f"operator {operator!r} has no backend")
+    return _BACKENDS[operator]

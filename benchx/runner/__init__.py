@@ -1,0 +1,1 @@
+"""From a plan to records: worker processes, time limits, interleaving, resume."""

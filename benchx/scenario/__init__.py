@@ -1,0 +1,1 @@
+"""Scenario files: schema, loader with file and line in every error, expansion into points."""

@@ -1,0 +1,1 @@
+"""Pure numpy: robust summaries and bootstrap intervals."""

@@ -1,0 +1,1 @@
+"""Run folders: write-ahead records, samples, Parquet."""

@@ -1,0 +1,1 @@
+"""Torch references and Triton kernels for KDA, MLA and their ancestors (no import of benchx)."""

@@ -1,0 +1,1 @@
+"""The scenarios that ship with benchx, as package data."""
