@@ -55,11 +55,11 @@ class Inputs(Protocol):
         """Bytes of all tensors."""
 
 
-I = TypeVar("I", bound=Inputs)
+I_ = TypeVar("I_", bound=Inputs)
 I_contra = TypeVar("I_contra", bound=Inputs, contravariant=True)
 
 
-class Operator(Protocol[I]):
+class Operator(Protocol[I_]):
     """A computation with a definition: axes, inputs, truth and costs.
 
     Every method takes `params` with all axes present and already checked against `axes`.
@@ -73,13 +73,13 @@ class Operator(Protocol[I]):
     def problem(self, params: Params) -> str | None:
         """Why this combination of values makes no sense (a scenario error), or None."""
 
-    def make_inputs(self, params: Params, *, seed: int, device: torch.device) -> I:
+    def make_inputs(self, params: Params, *, seed: int, device: torch.device) -> I_:
         """Seeded, realistic inputs: equal seeds give equal values."""
 
-    def output_specs(self, inputs: I) -> Mapping[str, OutputSpec]:
+    def output_specs(self, inputs: I_) -> Mapping[str, OutputSpec]:
         """Shapes and dtypes of the outputs."""
 
-    def reference(self, inputs: I) -> Reference:
+    def reference(self, inputs: I_) -> Reference:
         """The fp64 reference; must leave `inputs` untouched."""
 
     def work(self, params: Params) -> Work:
