@@ -1,0 +1,175 @@
+"""What the summaries promise: equivariance, order, support and coverage."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from benchx.stats import summary
+
+times = st.floats(min_value=1e-6, max_value=1e6)
+samples = st.lists(times, min_size=1, max_size=80)
+launches = st.lists(times, min_size=3, max_size=12)
+
+
+@given(samples, st.floats(min_value=1e-3, max_value=1e3))
+def test_median_scales_with_the_unit(values: list[float], factor: float) -> None:
+    scaled = [value * factor for value in values]
+    assert summary.median(scaled) == pytest.approx(summary.median(values) * factor, rel=1e-12)
+
+
+@given(samples, st.randoms(use_true_random=False))
+def test_summaries_do_not_depend_on_the_order_of_the_samples(
+    values: list[float], random: Random
+) -> None:
+    shuffled = list(values)
+    random.shuffle(shuffled)
+    for function in (summary.median, summary.median_interval):
+        assert function(shuffled) == function(values)
+    assert summary.percentile_or_none(shuffled, 90) == summary.percentile_or_none(values, 90)
+    assert summary.geometric_mean(shuffled) == pytest.approx(summary.geometric_mean(values))
+
+
+@given(samples)
+def test_the_median_lies_in_its_interval(values: list[float]) -> None:
+    interval = summary.median_interval(values)
+    assume(interval is not None)
+    assert interval.low <= summary.median(values) <= interval.high
+
+
+@given(st.lists(times, min_size=6, max_size=80), st.floats(min_value=1e-3, max_value=1e3))
+def test_median_interval_scales_with_the_unit(values: list[float], factor: float) -> None:
+    interval = summary.median_interval(values)
+    scaled = summary.median_interval([value * factor for value in values])
+    assert scaled.low == pytest.approx(interval.low * factor, rel=1e-12)
+    assert scaled.high == pytest.approx(interval.high * factor, rel=1e-12)
+
+
+@given(st.lists(times, min_size=9, max_size=80))
+def test_more_confidence_never_narrows_the_interval(values: list[float]) -> None:
+    narrow, wide = (summary.median_interval(values, level) for level in (0.9, 0.99))
+    assert wide.low <= narrow.low
+    assert narrow.high <= wide.high
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high"),
+    # Ranks from the tables of binomial confidence limits for the median at 95 %.
+    [(6, 1, 6), (10, 2, 9), (20, 6, 15), (30, 10, 21), (100, 40, 61)],
+)
+def test_median_interval_uses_the_tabulated_ranks(n: int, low: float, high: float) -> None:
+    assert summary.median_interval(range(1, n + 1)) == (low, high)
+
+
+def test_five_samples_are_too_few_for_a_95_percent_interval() -> None:
+    assert summary.median_interval([1, 2, 3, 4, 5]) is None
+    assert summary.median_interval([]) is None
+
+
+def test_median_interval_covers_the_median_of_a_skewed_distribution() -> None:
+    generator = np.random.default_rng(7)
+    draws = generator.lognormal(sigma=1.0, size=(2000, 25))
+    intervals = [summary.median_interval(row) for row in draws]
+    covered = np.mean([low <= 1.0 <= high for low, high in intervals])
+    assert 0.94 < covered <= 1.0
+
+
+def test_median_interval_of_many_samples_stays_finite() -> None:
+    interval = summary.median_interval(range(20_000))
+    assert 9_700 < interval.low < 9_999.5 < interval.high < 10_300
+
+
+def test_a_percentile_without_support_is_not_stated() -> None:
+    assert summary.percentile_or_none([1.0] * 99, 95) is None
+    assert summary.percentile_or_none([1.0] * 100, 95) == 1.0
+    assert summary.percentile_or_none([1.0] * 9, 50) is None
+    assert summary.percentile_or_none([1.0] * 99, 5) is None
+
+
+@given(st.lists(times, min_size=100, max_size=200))
+def test_percentiles_are_ordered_and_within_the_samples(values: list[float]) -> None:
+    p50, p95 = (summary.percentile_or_none(values, q) for q in (50, 95))
+    assert min(values) <= p50 <= p95 <= max(values)
+
+
+@pytest.mark.parametrize("q", [0, 100, -1, 101, math.nan])
+def test_percentiles_outside_the_open_range_are_refused(q: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 100"):
+        summary.percentile_or_none([1.0] * 100, q)
+
+
+@pytest.mark.parametrize("bad", [[], [1.0, math.nan], [math.inf]])
+def test_samples_that_are_no_numbers_are_refused(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="samples"):
+        summary.median(bad)
+
+
+def test_fewer_than_three_launches_give_no_bootstrap_interval() -> None:
+    assert summary.bootstrap_interval([1.0, 2.0], seed=0) is None
+
+
+def test_three_launches_give_the_range_that_was_seen() -> None:
+    assert summary.bootstrap_interval([3.0, 1.0, 2.0], seed=0) == (1.0, 3.0)
+
+
+@given(launches, st.integers(min_value=0, max_value=2**32), st.sampled_from(["median", "mean"]))
+def test_bootstrap_interval_holds_its_statistic_and_stays_in_range(
+    values: list[float], seed: int, statistic: Literal["median", "mean"]
+) -> None:
+    interval = summary.bootstrap_interval(values, seed, resamples=500, statistic=statistic)
+    slack = 1e-9 * max(values)
+    centre = float(np.median(values) if statistic == "median" else np.mean(values))
+    assert min(values) - slack <= interval.low <= interval.high <= max(values) + slack
+    if statistic == "median":
+        assert interval.low <= centre <= interval.high
+
+
+@given(launches, st.randoms(use_true_random=False))
+def test_bootstrap_interval_is_reproducible_and_ignores_the_order_of_launches(
+    values: list[float], random: Random
+) -> None:
+    shuffled = list(values)
+    random.shuffle(shuffled)
+    first = summary.bootstrap_interval(values, 3, resamples=200)
+    assert summary.bootstrap_interval(shuffled, 3, resamples=200) == first
+
+
+@given(launches, st.sampled_from([0.5, 2.0, 1024.0]))
+def test_bootstrap_interval_scales_with_the_unit(values: list[float], factor: float) -> None:
+    interval = summary.bootstrap_interval(values, 3, resamples=200)
+    scaled = summary.bootstrap_interval([v * factor for v in values], 3, resamples=200)
+    assert scaled == (interval.low * factor, interval.high * factor)
+
+
+def test_bootstrap_interval_narrows_as_launches_agree() -> None:
+    wide = summary.bootstrap_interval([1.0, 1.2, 0.8, 1.1, 0.9, 1.15, 0.85], 1)
+    narrow = summary.bootstrap_interval([1.0, 1.002, 0.998, 1.001, 0.999, 1.0015, 0.9985], 1)
+    assert narrow.half_width < wide.half_width / 50
+
+
+@given(samples, st.floats(min_value=1e-3, max_value=1e3))
+def test_geometric_mean_scales_with_the_unit(values: list[float], factor: float) -> None:
+    scaled = summary.geometric_mean([value * factor for value in values])
+    assert scaled == pytest.approx(summary.geometric_mean(values) * factor, rel=1e-9)
+
+
+def test_geometric_mean_of_a_ratio_and_its_inverse_is_one() -> None:
+    assert summary.geometric_mean([4.0, 0.25]) == pytest.approx(1.0)
+
+
+def test_geometric_mean_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        summary.geometric_mean([1.0, 0.0])
+
+
+def test_relative_difference_is_signed_and_needs_a_base() -> None:
+    assert summary.relative_difference(1.1, 1.0) == pytest.approx(0.1)
+    assert summary.relative_difference(0.9, 1.0) == pytest.approx(-0.1)
+    with pytest.raises(ValueError, match="base"):
+        summary.relative_difference(1.0, 0.0)
