@@ -1,0 +1,55 @@
+"""What is known of each worker process that measured: device, environment, ceilings, drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchx.core.record import SCHEMA
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchInfo:
+    """One worker process; a launch has several when its worker had to be replaced.
+
+    Written when the worker is ready and again when it has ended; the later line counts.
+
+    Attributes:
+        launch: Pass over the plan, from 0.
+        worker: Ordinal of the worker process in the run, from 0.
+        device: The device as observed (`core.device.Device`).
+        environment: Versions of everything that matters.
+        ceilings: Measured copy bandwidth and matrix rate of the device.
+        control_ms: Times of the control kernel, before and after each group, in order.
+        drift: Last control time over the first, minus 1; None when there are fewer than two.
+        ended_at: When the worker ended; None when the run was killed before it did.
+        ended: How: `complete`, `interrupted`, or why it was replaced.
+    """
+
+    launch: int
+    worker: int
+    started_at: str
+    device: Mapping[str, Any]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    ceilings: Mapping[str, Any] = field(default_factory=dict)
+    control_ms: tuple[float, ...] = ()
+    drift: float | None = None
+    ended_at: str | None = None
+    ended: str | None = None
+    schema: int = SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` restores an equal value."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LaunchInfo:
+        """Restore what `to_json` wrote; raises KeyError or TypeError for anything else."""
+        return cls(**{**data, "control_ms": tuple(data["control_ms"])})
+
+
+def latest(infos: Iterable[LaunchInfo]) -> tuple[LaunchInfo, ...]:
+    """One entry per worker: the last that was written."""
+    by_worker = {(info.launch, info.worker): info for info in infos}
+    return tuple(by_worker[key] for key in sorted(by_worker))

@@ -1,0 +1,103 @@
+"""`run.json`: what was asked for. Written once when the run starts, never changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchx.core.errors import StoreError
+from benchx.core.point import Point
+from benchx.core.record import SCHEMA
+from benchx.store.faults import storing
+from benchx.store.migrations import migrate
+from benchx.store.plain import plain
+
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """A point and in how many launches it is to be measured."""
+
+    point: Point
+    launches: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeta:
+    """The request behind a run folder.
+
+    Attributes:
+        run_id: Name of the folder.
+        scenario: Name of the scenario.
+        source: File that the scenario was read from.
+        resolved: The scenario in full, after `extends` and `--set`.
+        plan: Every point, in plan order.
+        seeds: Seed of each scenario part.
+        command: The command line.
+        started_at: UTC, ISO 8601.
+        benchx_version: Version that planned the run.
+    """
+
+    run_id: str
+    scenario: str
+    source: str
+    resolved: Mapping[str, Any]
+    plan: tuple[PlanEntry, ...]
+    seeds: tuple[int, ...]
+    command: tuple[str, ...]
+    started_at: str
+    benchx_version: str
+    schema: int = SCHEMA
+
+    def pairs(self) -> int:
+        """How many records a complete run holds."""
+        return sum(entry.launches for entry in self.plan)
+
+    def points(self) -> dict[str, Point]:
+        """Points by id."""
+        return {entry.point.point_id: entry.point for entry in self.plan}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` restores an equal value."""
+        plan = [
+            entry.point.to_json() | {"point_id": entry.point.point_id, "launches": entry.launches}
+            for entry in self.plan
+        ]
+        data = {**vars(self), "plan": plan}
+        return {name: plain(value) for name, value in data.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunMeta:
+        """Restore what `to_json` wrote; raises KeyError or TypeError for anything else."""
+        plan = tuple(
+            PlanEntry(Point.from_json(entry), int(entry["launches"])) for entry in data["plan"]
+        )
+        fixed = {"plan": plan, "seeds": tuple(data["seeds"]), "command": tuple(data["command"])}
+        return cls(**{**data, **fixed})
+
+
+def encode_meta(meta: RunMeta) -> bytes:
+    """The bytes of run.json."""
+    return json.dumps(meta.to_json(), indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
+
+
+def read_meta(folder: Path) -> RunMeta:
+    """Read run.json of a run folder.
+
+    Raises:
+        StoreError: When the folder is not a run, or was written by a newer benchx.
+    """
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise StoreError(f"{folder} is not a run folder: it has no {RUN_FILE}")
+    with storing(path, "read"):
+        content = path.read_bytes()
+    try:
+        document = json.loads(content)
+        return RunMeta.from_json(migrate(document, "run", where=str(path)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path} is not readable as a run: {error!r}") from error
