@@ -65,10 +65,21 @@ class Operator(Protocol[I_]):
     Every method takes `params` with all axes present and already checked against `axes`.
     """
 
-    name: str
-    title: str
-    axes: Mapping[str, AxisSpec]
-    max_rms_ratio: float
+    @property
+    def name(self) -> str:
+        """Word in scenarios and records."""
+
+    @property
+    def title(self) -> str:
+        """Heading for people."""
+
+    @property
+    def axes(self) -> Mapping[str, AxisSpec]:
+        """Every axis a point has."""
+
+    @property
+    def max_rms_ratio(self) -> float:
+        """Bound on rms(error) / rms(reference) where a scenario names none."""
 
     def problem(self, params: Params) -> str | None:
         """Why this combination of values makes no sense (a scenario error), or None."""
@@ -89,8 +100,13 @@ class Operator(Protocol[I_]):
 class Backend(Protocol[I_contra]):
     """Somebody's implementation of one operator."""
 
-    name: str
-    operator: str
+    @property
+    def name(self) -> str:
+        """Word in scenarios and records."""
+
+    @property
+    def operator(self) -> str:
+        """Name of the operator it computes."""
 
     def unavailable(self, params: Params, device: Device) -> Unavailable | None:
         """Why it will not run this point on this device, or None; imports nothing missing."""
