@@ -1,0 +1,68 @@
+"""`expand`: the points of a scenario, in plan order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from benchx.core.errors import ScenarioError
+from benchx.core.point import Point
+from benchx.scenario.kinds import KINDS, Sweep
+from benchx.scenario.loader import Scenario
+from benchx.scenario.vocabulary import Vocabulary
+
+MAX_POINTS = 100_000
+"""At one second each and three launches, more than three days."""
+
+
+def expand(scenario: Scenario, vocabulary: Vocabulary) -> tuple[Point, ...]:
+    """Every point, parts in order; points that differ in the backend only are neighbours.
+
+    The size of the sweep is computed before any point is built.
+
+    Raises:
+        ScenarioError: For words that the vocabulary does not have, values that an axis can't take,
+            combinations that make no sense, points that are there twice, and too many points.
+    """
+    sweeps = [
+        KINDS.get(part.kind).sweep(part, origin, vocabulary, index)
+        for index, (part, origin) in enumerate(zip(scenario.parts, scenario.origins, strict=True))
+    ]
+    _check_size(scenario, sweeps)
+    points = tuple(point for sweep in sweeps for point in sweep.points())
+    if len(scenario.parts) > 1:
+        _check_parts_differ(scenario, points)
+    return points
+
+
+def _check_size(scenario: Scenario, sweeps: Iterable[Sweep]) -> None:
+    total = 0
+    for sweep, origin in zip(sweeps, scenario.origins, strict=True):
+        total += sweep.count
+        if total > MAX_POINTS:
+            raise ScenarioError(
+                origin.at(("axes",)).where,
+                key="axes",
+                problem=f"the sweep has {total:,} points",
+                expected=f"at most {MAX_POINTS:,}",
+                hint="split it, or zip axes that move together",
+            )
+
+
+def _check_parts_differ(scenario: Scenario, points: Iterable[Point]) -> None:
+    """Two parts of a suite may share a point only if they measure it differently."""
+    settings = [
+        json.dumps({key: part.to_json().get(key) for key in ("measure", "check")})
+        for part in scenario.parts
+    ]
+    first: dict[tuple[object, ...], int] = {}
+    for point in points:
+        identity = (point.kind, point.subject, point.backend, tuple(point.params.items()))
+        part = first.setdefault((*identity, settings[point.part]), point.part)
+        if part != point.part:
+            raise ScenarioError(
+                scenario.origins[point.part].where,
+                key=f"parts.{point.part}",
+                problem=f"{point.label()} is in part {part} too, measured the same way",
+                expected="different points or different settings",
+            )

@@ -1,0 +1,34 @@
+"""What the loader must know of operators, passed in as plain values so that it imports none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchx.core.axes import AxisSpec, Params
+
+
+@dataclass(frozen=True)
+class OpWords:
+    """What a scenario may say about one operator.
+
+    Attributes:
+        axes: Axis name -> type, default and limits.
+        backends: Every registered backend, in the order that `backends: all` uses.
+        problem: Why a combination of values makes no sense, or None.
+    """
+
+    axes: Mapping[str, AxisSpec]
+    backends: tuple[str, ...]
+    problem: Callable[[Params], str | None]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of a scenario that depend on what is registered.
+
+    Attributes:
+        ops: Operator name -> its words.
+    """
+
+    ops: Mapping[str, OpWords]
