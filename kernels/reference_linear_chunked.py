@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from .reference_linear_order import BlockOrder, Step
-from .reference_linear_recurrent import by_sequence, ranked_state
-from .reference_linear_terms import Result, Terms
+from .reference_linear_terms import Terms
 
 SPAN_ELEMENTS = 2**24
 """Most elements of q that are worked on at once; bounds the memory beyond inputs and outputs."""
@@ -39,20 +38,22 @@ class _Blocks:
     decay: Tensor | None
 
 
-def chunked(terms: Terms, order: BlockOrder, initial_state: Tensor | None) -> Result:
-    """Compute what `recurrent` defines, a chunk at a time (arXiv 2510.26692, eq. 6-9).
+def chunked_inplace(state: Tensor, terms: Terms, order: BlockOrder) -> Tensor:
+    """Compute what `recurrent_inplace` defines, a chunk at a time (arXiv 2510.26692, eq. 6-9).
 
     Args:
+        state: [N, H, V, K], in the terms' dtype, sequences in order of rank; updated in place.
         terms: Operands, in the dtype to compute in.
         order: `block_order(lengths, chunk, device)`; the chunk is a power of two.
-        initial_state: [N, H, V, K] of any dtype, or None for zeros.
+
+    Returns:
+        o [T, H, V].
 
     Raises:
         ValueError: When the chunk is not a power of two.
     """
     if order.block & (order.block - 1):
         raise ValueError(f"chunk must be a power of two, got {order.block}")
-    state = ranked_state(terms, order, initial_state)
     out = terms.v.new_empty(order.tokens + 1, *terms.v.shape[1:])
     per_block = order.block * terms.k.shape[1] * max(terms.k.shape[2], terms.v.shape[2])
     for span in order.spans(max(1, SPAN_ELEMENTS // per_block)):
@@ -61,7 +62,7 @@ def chunked(terms: Terms, order: BlockOrder, initial_state: Tensor | None) -> Re
         for step in span:
             _advance(state[step.ranks], blocks, _within(span, step), read)
         order.scatter(out, read.transpose(1, 2), span[0].start)
-    return Result(o=out[: order.tokens], final_state=by_sequence(state, order))
+    return out[: order.tokens]
 
 
 def _within(span: tuple[Step, ...], step: Step) -> slice:

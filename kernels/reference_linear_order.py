@@ -36,6 +36,7 @@ class BlockOrder:
         source: `rows` with a row that exists (to be masked) for padding.
         padding: bool [M * block], or None when no slot is padding.
         counts: Sequences that are alive at each step; they sum to M.
+        in_place: Whether slot s is row s, so that a gather is a view.
     """
 
     block: int
@@ -45,6 +46,7 @@ class BlockOrder:
     source: Tensor
     padding: Tensor | None
     counts: tuple[int, ...]
+    in_place: bool
 
     def steps(self, most: int) -> list[Step]:
         """Steps in order, none of more than `most` blocks."""
@@ -68,9 +70,9 @@ class BlockOrder:
         return [tuple(group) for group in groups]
 
     def gather(self, x: Tensor, start: int, stop: int) -> Tensor:
-        """Packed [T, ...] -> blocks [stop - start, block, ...], zeros where padded."""
+        """Packed [T, ...] -> blocks [stop - start, block, ...], zeros where padded; read only."""
         slots = slice(start * self.block, stop * self.block)
-        taken = x.index_select(0, self.source[slots])
+        taken = x[slots] if self.in_place else x.index_select(0, self.source[slots])
         if self.padding is not None:
             pad = self.padding[slots].view(-1, *[1] * (x.dim() - 1))
             taken = taken.masked_fill_(pad, 0)
@@ -79,8 +81,11 @@ class BlockOrder:
     def scatter(self, out: Tensor, blocks: Tensor, start: int) -> None:
         """Inverse of `gather` into `out` [T + 1, ...], whose last row collects the padding."""
         values = blocks.flatten(0, 1)
-        first = start * self.block
-        out.index_copy_(0, self.rows[first : first + len(values)], values)
+        slots = slice(start * self.block, start * self.block + len(values))
+        if self.in_place:
+            out[slots] = values
+        else:
+            out.index_copy_(0, self.rows[slots], values)
 
 
 def block_order(lengths: Sequence[int], block: int, device: torch.device) -> BlockOrder:
@@ -99,6 +104,7 @@ def block_order(lengths: Sequence[int], block: int, device: torch.device) -> Blo
         source=rows.clamp(max=max(tokens - 1, 0)).to(device),
         padding=(rows == tokens).to(device) if padded else None,
         counts=counts,
+        in_place=torch.equal(rows, torch.arange(tokens)),
     )
 
 

@@ -1,3 +1,13 @@
-"""Every built-in operator and backend, by explicit list; importing this module registers them."""
+"""Every built-in operator and backend, by explicit list; importing this module registers them.
+
+The order is the one in which `benchx list` and `backends: all` name them.
+"""
 
 from __future__ import annotations
+
+# isort: off
+import benchx.ops.linear_attention
+import benchx.ops.delta_rule
+import benchx.ops.gated_delta_rule
+import benchx.ops.kda_prefill
+import benchx.ops.kda_decode  # noqa: F401
