@@ -10,4 +10,8 @@ import benchx.ops.linear_attention
 import benchx.ops.delta_rule
 import benchx.ops.gated_delta_rule
 import benchx.ops.kda_prefill
-import benchx.ops.kda_decode  # noqa: F401
+import benchx.ops.kda_decode
+import benchx.ops.mla_prefill
+import benchx.ops.mla_decode
+import benchx.ops.backends_flashmla
+import benchx.ops.backends_flashinfer  # noqa: F401

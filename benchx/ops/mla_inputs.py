@@ -1,11 +1,8 @@
-"""Shapes and seeded inputs of multi-head latent attention (MLA), prefill and decode.
+"""Shapes, axes and inputs of multi-head latent attention (MLA), prefill and decode.
 
 Letters in shapes as in `benchx_kernels.reference_mla`: T new tokens of all sequences, Tk with the
 cached ones, B sequences, S query tokens per sequence, H heads, C latent width (`kv_lora`), R rope
 width, N nope width, V value width.
-
-Values: latent, rope part and queries have unit variance and W_UK, W_UV keep it, so that the logits
-have unit variance too, as behind the norms of a real model.
 """
 
 from __future__ import annotations
@@ -38,6 +35,10 @@ SHAPE_AXES = {
                             doc="start from the latent and un-absorbed q, W_UK and W_UV included"),
 }  # fmt: skip
 """Axes that prefill and decode share."""
+
+
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float8_e4m3": 1}
+"""Bytes per element of the dtypes on the axes."""
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -98,6 +99,42 @@ class MlaShape:
         return self.heads * (self.nope_dim + self.value_dim) * self.kv_lora
 
 
+def causal_pairs(q_lengths: Sequence[int], kv_lengths: Sequence[int]) -> int:
+    """Pairs of a query and a key that it sees, aligned to the end: S L - S (S - 1) / 2 a sequence.
+
+    Twice this times the widths is the FLOPs of causal attention; with L = S it is the T^2 / 2 of
+    the usual convention, and a rectangle's (2 L - S) S / 2, plus the diagonal's half.
+    A sequence without keys has none.
+    """
+    pairs = zip(q_lengths, kv_lengths, strict=True)
+    return sum(s * n - s * (s - 1) // 2 for s, n in pairs if n)
+
+
+@dataclass(frozen=True)
+class Projections:
+    """What turns the latent into keys and values: w_uk [H, N, C] and w_uv [H, V, C]."""
+
+    w_uk: torch.Tensor
+    w_uv: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """Operands of core prefill: k [Tk, H, N + R] and v [Tk, H, V]."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Operands of prefill with projections: c_kv [Tk, C], k_pe [Tk, R] and the weights."""
+
+    c_kv: torch.Tensor
+    k_pe: torch.Tensor
+    weights: Projections
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrefillInputs(TensorFields):
     """One packed prefill; of each sequence the cached tokens come first, then the new ones.
@@ -130,6 +167,17 @@ class PrefillInputs(TensorFields):
     kv_lengths: tuple[int, ...]
     scale: float
 
+    @property
+    def operands(self) -> Expanded | Latent:
+        """The keys and values in the form that the point gives them."""
+        if self.k is not None and self.v is not None:
+            return Expanded(self.k, self.v)
+        assert self.c_kv is not None
+        assert self.k_pe is not None
+        assert self.w_uk is not None
+        assert self.w_uv is not None
+        return Latent(self.c_kv, self.k_pe, Projections(self.w_uk, self.w_uv))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DecodeInputs(TensorFields):
@@ -157,139 +205,19 @@ class DecodeInputs(TensorFields):
     kv_lora: int
     scale: float
 
+    @property
+    def tokens(self) -> int:
+        """S."""
+        return self.q.shape[1]
 
-@dataclass(frozen=True)
-class Draw:
-    """Seeded normal tensors on one device."""
+    @property
+    def page_size(self) -> int:
+        """Slots per page."""
+        return self.kv_cache.shape[1]
 
-    generator: torch.Generator
-    dtype: torch.dtype
-
-    @classmethod
-    def seeded(cls, seed: int, device: torch.device, dtype: torch.dtype) -> Draw:
-        """Equal seeds draw equal values on equal devices."""
-        import torch
-
-        return cls(torch.Generator(device=device).manual_seed(seed), dtype)
-
-    def normal(self, *size: int, deviation: float = 1.0) -> torch.Tensor:
-        """A tensor of `size` with mean 0."""
-        import torch
-
-        device = self.generator.device
-        drawn = torch.randn(size, generator=self.generator, device=device, dtype=self.dtype)
-        return drawn if deviation == 1.0 else drawn.mul_(deviation)
-
-    def permutation(self, count: int) -> torch.Tensor:
-        """int32 [count]: 0 to count - 1 in random order."""
-        import torch
-
-        device = self.generator.device
-        return torch.randperm(count, generator=self.generator, device=device).int()
-
-
-def make_prefill_inputs(
-    shape: MlaShape,
-    q_lengths: Sequence[int],
-    kv_lengths: Sequence[int],
-    *,
-    seed: int,
-    device: torch.device,
-    logit_scale: float = 1.0,
-) -> PrefillInputs:
-    """Inputs of one prefill; `logit_scale` is the standard deviation of the logits."""
-    draw = Draw.seeded(seed, device, torch_dtype(shape.dtype))
-    keys = sum(kv_lengths)
-    q = draw.normal(sum(q_lengths), shape.heads, shape.qk_dim, deviation=logit_scale)
-    if shape.projections:
-        operands = {
-            "c_kv": draw.normal(keys, shape.kv_lora),
-            "k_pe": draw.normal(keys, shape.rope_dim),
-            **_projections(shape, draw),
-        }
-    else:
-        operands = {
-            "k": draw.normal(keys, shape.heads, shape.qk_dim),
-            "v": draw.normal(keys, shape.heads, shape.value_dim),
-        }
-    return PrefillInputs(
-        q=q,
-        cu_seqlens_q=_offsets(q_lengths, device),
-        cu_seqlens_k=_offsets(kv_lengths, device),
-        q_lengths=tuple(q_lengths),
-        kv_lengths=tuple(kv_lengths),
-        scale=shape.scale,
-        **operands,
-    )
-
-
-def make_decode_inputs(
-    shape: MlaShape,
-    lengths: Sequence[int],
-    *,
-    tokens: int,
-    page_size: int,
-    cache_dtype: str,
-    seed: int,
-    device: torch.device,
-    logit_scale: float = 1.0,
-) -> DecodeInputs:
-    """Inputs of one decode step; `logit_scale` is the standard deviation of the logits."""
-    import torch
-
-    draw = Draw.seeded(seed, device, torch_dtype(shape.dtype))
-    width = shape.qk_dim if shape.projections else shape.row_dim
-    q = draw.normal(len(lengths), tokens, shape.heads, width, deviation=logit_scale)
-    if not shape.projections:  # absorption leaves N of variance in C columns
-        q[..., : shape.kv_lora] *= (shape.nope_dim / shape.kv_lora) ** 0.5
-    cache, table = _paged_cache(lengths, page_size, shape.row_dim, draw)
-    return DecodeInputs(
-        q=q,
-        kv_cache=cache.to(torch_dtype(cache_dtype)),
-        block_table=table,
-        seqlens=torch.tensor(list(lengths), dtype=torch.int32, device=device),
-        lengths=tuple(lengths),
-        kv_lora=shape.kv_lora,
-        scale=shape.scale,
-        **(_projections(shape, draw) if shape.projections else {}),
-    )
-
-
-def _projections(shape: MlaShape, draw: Draw) -> dict[str, torch.Tensor]:
-    deviation = shape.kv_lora**-0.5
-    return {
-        "w_uk": draw.normal(shape.heads, shape.nope_dim, shape.kv_lora, deviation=deviation),
-        "w_uv": draw.normal(shape.heads, shape.value_dim, shape.kv_lora, deviation=deviation),
-    }
-
-
-def _offsets(lengths: Sequence[int], device: torch.device) -> torch.Tensor:
-    import torch
-
-    counts = torch.tensor([0, *lengths], dtype=torch.int32)
-    return counts.cumsum(0, dtype=torch.int32).to(device)
-
-
-def _paged_cache(
-    lengths: Sequence[int], page_size: int, row_dim: int, draw: Draw
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """A cache [pages, page_size, row_dim] with one page to spare, and its block table.
-
-    Every slot without a token is NaN: a kernel that lets one into a sum shows it.
-    """
-    import torch
-
-    counts = [-(-length // page_size) for length in lengths]
-    order = draw.permutation(sum(counts) + 1)
-    cache = draw.normal(order.numel(), page_size, row_dim)
-    table = torch.full((len(counts), max(1, *counts)), UNUSED_PAGE, dtype=torch.int32)
-    table = table.to(order.device)
-    cache[order[-1]] = torch.nan
-    start = 0
-    for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
-        pages = order[start : start + count]
-        table[row, :count] = pages
-        if length % page_size:
-            cache[pages[-1], length % page_size :] = torch.nan
-        start += count
-    return cache, table
+    @property
+    def weights(self) -> Projections | None:
+        """W_UK and W_UV with projections, else None."""
+        if self.w_uk is None or self.w_uv is None:
+            return None
+        return Projections(self.w_uk, self.w_uv)
