@@ -1,0 +1,100 @@
+"""Rows of dots with intervals: one row per group of equal inputs, one dot per backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, INK, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROW_IN = 0.235
+"""Height of one row, inches."""
+
+_DODGE = 0.15
+_BAND = "#f4f4f4"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """One figure with its interval, in the units of the x axis."""
+
+    backend: str
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A backend that should have run here and did not: drawn hollow at the right edge."""
+
+    backend: str
+    word: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DotRow:
+    """One row; a line separates rows of different `section`."""
+
+    label: str
+    section: str
+    dots: tuple[Dot, ...]
+    failures: tuple[Failure, ...] = ()
+
+
+def draw_dots(axes: Axes, rows: Sequence[DotRow], styles: Mapping[str, Style]) -> None:
+    """Draw the rows from top to bottom on a logarithmic x axis."""
+    names = [name for name in styles if any(name in _names(row) for row in rows)]
+    offsets = {name: (index - (len(names) - 1) / 2) * _DODGE for index, name in enumerate(names)}
+    axes.set_xscale("log")
+    for height, row in enumerate(rows):
+        if height % 2:
+            axes.axhspan(height - 0.5, height + 0.5, color=_BAND, zorder=0, linewidth=0)
+        if height and row.section != rows[height - 1].section:
+            axes.axhline(height - 0.5, color=FAINT, linewidth=0.6)
+        _draw_failures(axes, row, height, styles)
+    for name in names:
+        _draw_backend(axes, rows, name, offsets[name], styles[name])
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def _names(row: DotRow) -> set[str]:
+    return {dot.backend for dot in row.dots} | {failure.backend for failure in row.failures}
+
+
+def _draw_backend(
+    axes: Axes, rows: Sequence[DotRow], name: str, offset: float, style: Style
+) -> None:
+    placed = [(height, dot) for height, row in enumerate(rows) for dot in row.dots]
+    mine = [(height + offset, dot) for height, dot in placed if dot.backend == name]
+    if not mine:
+        return
+    below = [0.0 if dot.low is None else max(0.0, dot.value - dot.low) for _, dot in mine]
+    above = [0.0 if dot.high is None else max(0.0, dot.high - dot.value) for _, dot in mine]
+    axes.errorbar(
+        [dot.value for _, dot in mine], [height for height, _ in mine], xerr=[below, above],
+        marker=style.marker, color=style.colour, linestyle="none", elinewidth=1.0, capsize=1.8,
+        markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH,
+    )  # fmt: skip
+
+
+def _draw_failures(axes: Axes, row: DotRow, height: float, styles: Mapping[str, Style]) -> None:
+    where = axes.get_yaxis_transform()
+    for index, failure in enumerate(row.failures):
+        style = styles[failure.backend]
+        position = 0.985 - 0.11 * index
+        axes.plot(
+            position, height, marker=style.marker, color=style.colour, markerfacecolor="none",
+            linestyle="none", transform=where, clip_on=False,
+        )  # fmt: skip
+        axes.text(
+            position - 0.014, height, failure.word, transform=where, ha="right", va="center",
+            fontsize=6.5, color=INK,
+        )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Device time: lines over a numeric axis, or rows of dots when the points have no common axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchx.core.outcome import Outcome
+from benchx.reporting.chart_canvas import (
+    EndLabel,
+    Frame,
+    label_ends,
+    legend_above,
+    new_figure,
+)
+from benchx.reporting.chart_dots import ROW_IN, Dot, DotRow, Failure, draw_dots
+from benchx.reporting.chart_layout import Category, Lines, Panel, x_value
+from benchx.reporting.chart_scales import label_log_axis, spaced_ticks
+from benchx.reporting.frame import TIME, TIME_HIGH, TIME_LOW, ok_rows
+from benchx.reporting.theme import EDGE, EDGE_WIDTH, INK, Style
+from benchx.reporting.wording import axis_label, tokens_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANEL_IN = 2.15
+_SINGLE_IN = 3.4
+_TOKEN_AXES = frozenset({"seqlens", "context", "prefix"})
+
+
+def latency_lines(plan: Lines, *, styles: Mapping[str, Style], frame: Frame) -> Figure:
+    """Median device time (ms) over one axis, both logarithmic, bars = 95 % interval.
+
+    Args:
+        plan: At most six panels.
+        styles: Backend -> style.
+        frame: Title, notes and footer.
+    """
+    columns = 1 if len(plan.panels) == 1 else 2
+    lines = math.ceil(len(plan.panels) / columns)
+    panel_in = _SINGLE_IN if columns == 1 else _PANEL_IN
+    figure = new_figure(frame, panel_in * lines)
+    grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
+    spots = list(grid.flat)
+    for axes, panel in zip(spots, plan.panels, strict=False):
+        _draw_panel(axes, plan.x, panel, styles)
+    for axes in spots[len(plan.panels) :]:
+        axes.set_axis_off()
+    label_log_axis(spots[0].yaxis)
+    for index, (axes, panel) in enumerate(zip(spots, plan.panels, strict=False)):
+        _label_lines(axes, plan.x, panel, styles, panel_in - 0.6)
+        if index + columns >= len(plan.panels):
+            axes.set_xlabel(_x_label(plan.x))
+        if index % columns == 0:
+            axes.set_ylabel("device time, ms")
+    return figure
+
+
+def _x_label(axis: str) -> str:
+    return f"{axis_label(axis)} (k = 1024)" if axis in _TOKEN_AXES else axis_label(axis)
+
+
+def _draw_panel(axes: Axes, x: str, panel: Panel, styles: Mapping[str, Style]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for backend, style in styles.items():
+        rows = panel.rows[panel.rows["backend"] == backend]
+        if not ok_rows(rows).empty:
+            _draw_line(axes, _by_place(rows, x), style)
+    _mark_failures(axes, x, panel.rows, styles)
+    places = sorted({x_value(x, value) or 0.0 for value in panel.rows[x]})
+    ticks = spaced_ticks(places)
+    axes.set_xticks(ticks, [tokens_text(place) for place in ticks])
+    axes.minorticks_off()
+    axes.margins(x=0.06)
+    if panel.title:
+        axes.set_title(panel.title)
+
+
+def _by_place(rows: pd.DataFrame, x: str) -> pd.DataFrame:
+    """Rows in order of x, with NaN for those that are not ok: the line breaks there."""
+    measured = rows[[TIME, TIME_LOW, TIME_HIGH]].where(rows["outcome"] == Outcome.OK.value)
+    return measured.assign(place=[x_value(x, value) or 0.0 for value in rows[x]]).sort_values(
+        "place"
+    )
+
+
+def _draw_line(axes: Axes, rows: pd.DataFrame, style: Style) -> None:
+    low = (rows[TIME] - rows[TIME_LOW]).clip(lower=0).fillna(0.0)
+    high = (rows[TIME_HIGH] - rows[TIME]).clip(lower=0).fillna(0.0)
+    axes.errorbar(
+        rows["place"], rows[TIME], yerr=[low, high], color=style.colour, marker=style.marker,
+        linestyle=style.dashes, elinewidth=1.0, capsize=2, markeredgecolor=EDGE,
+        markeredgewidth=EDGE_WIDTH,
+    )  # fmt: skip
+
+
+def _mark_failures(axes: Axes, x: str, rows: pd.DataFrame, styles: Mapping[str, Style]) -> None:
+    """Hollow marks along the upper edge, with the outcome in words."""
+    seen: dict[float, int] = {}
+    for _, row in rows.iterrows():
+        outcome = Outcome(row["outcome"])
+        if not outcome.is_failure:
+            continue
+        place = x_value(x, row[x]) or 0.0
+        depth = seen[place] = seen.get(place, -1) + 1
+        style = styles[row["backend"]]
+        axes.plot(
+            place, 0.97 - 0.09 * depth, marker=style.marker, color=style.colour,
+            markerfacecolor="none", transform=axes.get_xaxis_transform(), clip_on=False,
+        )  # fmt: skip
+        axes.annotate(
+            outcome.value, (place, 0.97 - 0.09 * depth), xycoords=axes.get_xaxis_transform(),
+            xytext=(-5, 0), textcoords="offset points", ha="right", va="center",
+            fontsize=6.5, color=INK,
+        )  # fmt: skip
+
+
+def _label_lines(
+    axes: Axes, x: str, panel: Panel, styles: Mapping[str, Style], height_in: float
+) -> None:
+    labels = []
+    for backend, style in styles.items():
+        rows = _by_place(panel.rows[panel.rows["backend"] == backend], x).dropna(subset=[TIME])
+        if not rows.empty:
+            last = rows.iloc[-1]
+            labels.append(EndLabel(backend, float(last["place"]), float(last[TIME]), style.colour))
+    label_ends(axes, labels, height_in=height_in)
+
+
+def latency_dots(
+    categories: Sequence[Category], *, styles: Mapping[str, Style], frame: Frame
+) -> Figure:
+    """Median device time (ms, logarithmic) per group of equal inputs, bars = 95 % interval."""
+    figure = new_figure(frame, ROW_IN * len(categories) + 0.75)
+    axes = figure.subplots()
+    rows = [_dot_row(category) for category in categories]
+    draw_dots(axes, rows, styles)
+    label_log_axis(axes.xaxis)
+    axes.set_xlabel("device time, ms")
+    shown = {dot.backend for row in rows for dot in row.dots}
+    shown |= {failure.backend for row in rows for failure in row.failures}
+    legend_above(axes, styles, {name: name for name in styles if name in shown})
+    return figure
+
+
+def _dot_row(category: Category) -> DotRow:
+    measured = [row for _, row in ok_rows(category.rows).iterrows()]
+    failed = category.rows[[Outcome(word).is_failure for word in category.rows["outcome"]]]
+    return DotRow(
+        label=category.label,
+        section=category.section,
+        dots=tuple(
+            Dot(
+                backend=str(row["backend"]),
+                value=float(row[TIME]),
+                low=_known(row[TIME_LOW]),
+                high=_known(row[TIME_HIGH]),
+            )
+            for row in measured
+        ),
+        failures=tuple(
+            Failure(str(row["backend"]), str(row["outcome"])) for _, row in failed.iterrows()
+        ),
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,93 @@
+"""Roofline: attained rate over arithmetic intensity, under the measured ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchx.reporting.chart_canvas import Frame, legend_above, new_figure
+from benchx.reporting.chart_scales import label_log_axis
+from benchx.reporting.frame import ok_rows
+from benchx.reporting.numbers import digits
+from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, INK, Style
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from benchx.reporting.header import CeilingRates
+
+_HEIGHT_IN = 3.5
+_MARGIN = 3.0
+
+SIDE_STEP = 1.05
+"""Factor by which backends are set apart sideways: equal inputs have equal intensity."""
+
+
+def roofline_points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Ok rows with `intensity` (FLOP per byte of minimum traffic) and `rate` (TFLOP/s)."""
+    rows = ok_rows(frame)
+    rows = rows[(rows["compute_tflop_s"] > 0) & (rows["bandwidth_gb_s"] > 0)]
+    intensity = rows["compute_tflop_s"] * 1e12 / (rows["bandwidth_gb_s"] * 1e9)
+    return rows.assign(intensity=intensity, rate=rows["compute_tflop_s"])
+
+
+def roofline(
+    points: pd.DataFrame,
+    ceilings: CeilingRates,
+    *,
+    styles: Mapping[str, Style],
+    frame: Frame,
+) -> Figure:
+    """Points per backend under min(copy bandwidth x intensity, matrix rate).
+
+    Args:
+        points: Result of `roofline_points`, not empty.
+        ceilings: Copy bandwidth (GB/s) and matrix rate (TFLOP/s) measured on the same device.
+        styles: Backend -> style.
+        frame: Title, notes and footer.
+    """
+    figure = new_figure(frame, _HEIGHT_IN)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _draw_ceilings(axes, points, ceilings)
+    shown = [name for name in styles if name in set(points["backend"])]
+    for index, name in enumerate(shown):
+        rows = points[points["backend"] == name]
+        aside = SIDE_STEP ** (index - (len(shown) - 1) / 2)
+        axes.plot(
+            rows["intensity"] * aside, rows["rate"], linestyle="none", marker=styles[name].marker,
+            color=styles[name].colour, markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH,
+        )  # fmt: skip
+    label_log_axis(axes.xaxis)
+    label_log_axis(axes.yaxis)
+    axes.set_xlabel("arithmetic intensity, FLOP per byte of minimum traffic")
+    axes.set_ylabel("attained rate, TFLOP/s")
+    legend_above(axes, styles, {name: name for name in shown})
+    return figure
+
+
+def _draw_ceilings(axes: Axes, points: pd.DataFrame, ceilings: CeilingRates) -> None:
+    slope = ceilings.copy_gb_s * 1e9 / 1e12  # TFLOP/s per FLOP/byte
+    ridge = ceilings.matmul_tflop_s / slope
+    left = min(float(points["intensity"].min()), ridge) / _MARGIN
+    right = max(float(points["intensity"].max()), ridge) * _MARGIN
+    bottom = min(float(points["rate"].min()), slope * left) / 2
+    axes.plot([left, ridge], [slope * left, slope * ridge], color=INK, linewidth=1.3)
+    axes.plot([ridge, right], [ceilings.matmul_tflop_s] * 2, color=INK, linewidth=1.3)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, ceilings.matmul_tflop_s * 2.2)
+    axes.annotate(
+        f"{ceilings.matmul_dtype} matrix product {digits(ceilings.matmul_tflop_s, 3)} TFLOP/s",
+        (right, ceilings.matmul_tflop_s), xytext=(-2, 4), textcoords="offset points",
+        ha="right", fontsize=7.5, color=INK,
+    )  # fmt: skip
+    middle = (left * ridge) ** 0.5
+    axes.annotate(
+        f"copy {digits(ceilings.copy_gb_s, 3)} GB/s", (middle, slope * middle),
+        xytext=(-5, 3), textcoords="offset points", ha="right", va="bottom",
+        fontsize=7.5, color=INK,
+    )  # fmt: skip
+    axes.axvline(ridge, color=FAINT, linewidth=0.6, linestyle=(0, (2, 2)))

@@ -1,0 +1,79 @@
+"""Speed-up over one backend: rows of dots with intervals, geometric means as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchx.reporting.chart_canvas import Frame, legend_above, new_figure
+from benchx.reporting.chart_dots import ROW_IN, Dot, DotRow, draw_dots
+from benchx.reporting.chart_layout import Category
+from benchx.reporting.chart_scales import label_log_axis
+from benchx.reporting.numbers import ratio
+from benchx.reporting.speedup import MeanSpeedUp, SpeedUp
+from benchx.reporting.theme import INK, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def speedup_dots(
+    categories: Sequence[Category],
+    found: Sequence[SpeedUp],
+    means: Sequence[MeanSpeedUp],
+    *,
+    styles: Mapping[str, Style],
+    frame: Frame,
+) -> Figure:
+    """Baseline's device time / each backend's, logarithmic; right of 1 is faster.
+
+    Args:
+        categories: Rows from top to bottom; those without a speed-up are left out.
+        found: Speed-ups of these categories.
+        means: Geometric means over all categories of the operator, drawn as lines.
+        styles: Backend -> style.
+        frame: Title, notes and footer.
+    """
+    rows = [row for row in (_row(category, found) for category in categories) if row.dots]
+    figure = new_figure(frame, ROW_IN * len(rows) + 0.8)
+    axes = figure.subplots()
+    draw_dots(axes, rows, styles)
+    axes.axvline(1.0, color=INK, linewidth=1.0, zorder=1)
+    for mean in means:
+        axes.axvline(
+            mean.ratio, color=styles[mean.backend].colour, linewidth=1.0, zorder=1,
+            linestyle=styles[mean.backend].dashes,
+        )  # fmt: skip
+    _widen(axes)
+    label_log_axis(axes.xaxis)
+    baseline = means[0].baseline
+    axes.set_xlabel(f"speed-up over {baseline} (device time of {baseline} / device time)")
+    legend_above(axes, styles, {mean.backend: _legend_text(mean) for mean in means})
+    return figure
+
+
+def _row(category: Category, found: Sequence[SpeedUp]) -> DotRow:
+    group = str(category.rows["group_id"].iloc[0])
+    dots = tuple(
+        Dot(backend=one.backend, value=one.ratio, low=one.low, high=one.high)
+        for one in found
+        if one.group_id == group
+    )
+    return DotRow(label=category.label, section=category.section, dots=dots)
+
+
+def _widen(axes: Axes) -> None:
+    """A range of at least 0.8 to 1.25, so that equal speeds do not look like a difference."""
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.8), max(high, 1.25))
+
+
+def _legend_text(mean: MeanSpeedUp) -> str:
+    return f"{mean.backend} {ratio(mean.ratio)}x ({mean.groups} of {mean.groups_in_all})"
+
+
+def mean_text(mean: MeanSpeedUp) -> str:
+    """`cudnn 1.35x over flashkda (geometric mean of 16 of 16 groups)`."""
+    scope = f"{mean.groups} of {mean.groups_in_all} groups"
+    return f"{mean.backend} {ratio(mean.ratio)}x over {mean.baseline} (geometric mean of {scope})"

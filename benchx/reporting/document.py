@@ -1,0 +1,141 @@
+"""Everything a report shows, computed once; the sinks only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchx.core.errors import UsageError, nearest_word
+from benchx.core.outcome import Outcome
+from benchx.reporting.frame import backend_order, load_frame, ok_rows
+from benchx.reporting.header import Header, header_of
+from benchx.reporting.method import method_lines
+from benchx.reporting.speedup import (
+    MeanSpeedUp,
+    SpeedUp,
+    choose_baseline,
+    mean_speed_ups,
+    speed_ups,
+)
+from benchx.reporting.table import OperatorTable, operator_table
+from benchx.reporting.theme import Style, styles_for
+from benchx.store import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One operator in one run.
+
+    Attributes:
+        key: Unique in the document, fit for a file name.
+        baseline: The backend whose speed counts as 1; None when nothing was ok.
+    """
+
+    key: str
+    op: str
+    header: Header
+    frame: pd.DataFrame
+    table: OperatorTable
+    baseline: str | None
+    speed_ups: tuple[SpeedUp, ...]
+    means: tuple[MeanSpeedUp, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPart:
+    """One run: its header, how it was measured, and its operators."""
+
+    header: Header
+    method: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A report before it is laid out.
+
+    Attributes:
+        frame: All rows of all runs.
+        styles: One style per backend, the same in every figure.
+    """
+
+    frame: pd.DataFrame
+    runs: tuple[RunPart, ...]
+    styles: Mapping[str, Style]
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """The sections of all runs."""
+        return tuple(section for part in self.runs for section in part.sections)
+
+
+def build_document(runs: Sequence[Run], *, baseline: str | None = None) -> Document:
+    """Compute tables and speed-ups.
+
+    Args:
+        runs: As read from their folders.
+        baseline: Backend for speed-ups; None chooses per operator (see `choose_baseline`).
+
+    Raises:
+        UsageError: When no row has the backend `baseline`.
+    """
+    frame = load_frame(runs)
+    order = backend_order(frame)
+    if baseline is not None and baseline not in order:
+        near = nearest_word(baseline, order)
+        tail = f"did you mean {near!r}?" if near else f"it has: {', '.join(order)}"
+        raise UsageError(f"no result has a backend {baseline!r}; {tail}")
+    parts = []
+    for number, run in enumerate(runs, start=1):
+        prefix = f"run{number}-" if len(runs) > 1 else ""
+        rows = frame[frame["run_id"] == run.meta.run_id]
+        parts.append(_run_part(run, rows, prefix=prefix, baseline=baseline))
+    return Document(frame=frame, runs=tuple(parts), styles=styles_for(order))
+
+
+def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None) -> RunPart:
+    header = header_of(run)
+    sections = tuple(
+        _section(f"{prefix}{op}", str(op), header, rows[rows["op"] == op], baseline)
+        for op in dict.fromkeys(rows["op"])
+    )
+    return RunPart(header=header, method=method_lines(run), sections=sections)
+
+
+def _section(
+    key: str, op: str, header: Header, frame: pd.DataFrame, baseline: str | None
+) -> Section:
+    has_wanted = baseline is not None and bool((ok_rows(frame)["backend"] == baseline).any())
+    chosen = baseline if has_wanted else choose_baseline(frame)
+    found = speed_ups(frame, chosen) if chosen else ()
+    groups = int(frame["group_id"].nunique())
+    return Section(
+        key=key,
+        op=op,
+        header=header,
+        frame=frame,
+        table=operator_table(frame),
+        baseline=chosen,
+        speed_ups=found,
+        means=mean_speed_ups(found, baseline=chosen, groups_in_all=groups) if chosen else (),
+    )
+
+
+def unmeasured(parts: Sequence[pd.DataFrame]) -> tuple[str, ...]:
+    """`fla: skipped at 10 of 16 points` for each backend that has points without a figure."""
+    import pandas as pd
+
+    lines = []
+    for backend, rows in pd.concat(parts).groupby("backend", sort=False):
+        counts = rows["outcome"].value_counts(sort=False)
+        words = [
+            f"{word} at {count} of {len(rows)} points"
+            for word, count in counts.items()
+            if word != Outcome.OK.value
+        ]
+        lines += [f"{backend}: {', '.join(words)}"] if words else []
+    return tuple(lines)

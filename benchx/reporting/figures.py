@@ -1,0 +1,192 @@
+"""Which figures a section gets, and why one is missing; drawing waits until a sink asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from benchx.reporting.chart_canvas import Frame
+from benchx.reporting.chart_latency import latency_dots, latency_lines
+from benchx.reporting.chart_layout import Category, Lines, categories_of, lines_of, scaling_of
+from benchx.reporting.chart_roofline import SIDE_STEP, roofline, roofline_points
+from benchx.reporting.chart_speedup import mean_text, speedup_dots
+from benchx.reporting.document import Section, unmeasured
+from benchx.reporting.frame import ok_rows
+from benchx.reporting.theme import Style
+from benchx.reporting.wording import title_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_PANELS_PER_PAGE = 6
+_ROWS_PER_PAGE = 36
+_BARS = "Points: medians; bars: 95 % intervals (hidden where smaller than the point)."
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigurePlan:
+    """A figure to be drawn.
+
+    Attributes:
+        name: File name without a suffix, unique in the report.
+        title: Its heading.
+        description: One sentence for those who can't see it.
+        build: Draws it; call inside `chart_canvas.themed()`.
+    """
+
+    name: str
+    title: str
+    description: str
+    build: Callable[[], Figure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureList:
+    """The figures of one section, and a line for each one that has nothing to show."""
+
+    plans: tuple[FigurePlan, ...]
+    omissions: tuple[str, ...]
+
+
+def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
+    """Device time, scaling with length, speed-up and roofline, as far as there is data."""
+    title = title_of(section.op)
+    if ok_rows(section.frame).empty:
+        return FigureList(plans=(), omissions=(f"{title}: no figure, no point is ok.",))
+    found = [
+        *_device_time(section, styles),
+        *_scaling(section, styles),
+        *_speed_up(section, styles),
+        *_roofline(section, styles),
+    ]
+    return FigureList(
+        plans=tuple(item for item in found if isinstance(item, FigurePlan)),
+        omissions=tuple(item for item in found if isinstance(item, str)),
+    )
+
+
+def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan]:
+    title = f"{title_of(section.op)}: device time"
+    plan = lines_of(section.frame)
+    if plan is not None:
+        return _line_pages(section, styles, plan, title, "device-time")
+    pages = _pages(categories_of(section.frame), _ROWS_PER_PAGE)
+    return [
+        FigurePlan(
+            name=_name(section, "device-time", number),
+            title=title,
+            description=f"{title} in ms per backend, one row per combination of inputs",
+            build=partial(
+                latency_dots,
+                page,
+                styles=styles,
+                frame=_frame(section, title, [category.rows for category in page]),
+            ),
+        )
+        for number, page in enumerate(pages)
+    ]
+
+
+def _scaling(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan]:
+    plan = scaling_of(section.frame) if lines_of(section.frame) is None else None
+    title = f"{title_of(section.op)}: device time of one sequence against its length"
+    return _line_pages(section, styles, plan, title, "scaling") if plan else []
+
+
+def _line_pages(
+    section: Section, styles: Mapping[str, Style], plan: Lines, title: str, kind: str
+) -> list[FigurePlan]:
+    return [
+        FigurePlan(
+            name=_name(section, kind, number),
+            title=title,
+            description=f"{title} in ms per backend, over {plan.x}, both axes logarithmic",
+            build=partial(
+                latency_lines,
+                Lines(x=plan.x, panels=tuple(page)),
+                styles=styles,
+                frame=_frame(section, title, [panel.rows for panel in page]),
+            ),
+        )
+        for number, page in enumerate(_pages(plan.panels, _PANELS_PER_PAGE))
+    ]
+
+
+def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
+    what = title_of(section.op)
+    if not section.speed_ups:
+        return [f"{what}: no speed-up figure, no two backends are ok on equal inputs."]
+    title = f"{what}: speed-up over {section.baseline}"
+    measured = {one.group_id for one in section.speed_ups}
+    rows = [
+        category
+        for category in categories_of(section.frame)
+        if str(category.rows["group_id"].iloc[0]) in measured
+    ]
+    means = "; ".join(mean_text(mean) for mean in section.means)
+    note = (
+        "Bars: outer ends of the two 95 % intervals. Vertical lines, and the figures beside the "
+        "names: geometric means (over how many of the inputs)."
+    )
+    return [
+        FigurePlan(
+            name=_name(section, "speed-up", number),
+            title=title,
+            description=f"{title}; {means}",
+            build=partial(
+                _draw_speed_up, page, section, styles, Frame(
+                    title=title, notes=(note,), source=section.header.source_line()
+                )
+            ),
+        )
+        for number, page in enumerate(_pages(rows, _ROWS_PER_PAGE))
+    ]  # fmt: skip
+
+
+def _draw_speed_up(
+    page: Sequence[Category], section: Section, styles: Mapping[str, Style], frame: Frame
+) -> Figure:
+    return speedup_dots(page, section.speed_ups, section.means, styles=styles, frame=frame)
+
+
+def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
+    title = f"{title_of(section.op)}: attained rate under the measured ceilings"
+    ceilings = section.header.ceilings
+    if ceilings is None:
+        return [f"{title_of(section.op)}: no roofline, the run holds no measured ceilings."]
+    points = roofline_points(section.frame)
+    if points.empty:
+        return [f"{title_of(section.op)}: no roofline, no point has both rates."]
+    note = (
+        "One point per combination of inputs; ceilings measured on the same device. "
+        f"Backends are set {SIDE_STEP - 1:.0%} apart sideways, so that equal inputs stay visible."
+    )
+    frame = Frame(title=title, notes=(note,), source=section.header.source_line())
+    return [
+        FigurePlan(
+            name=_name(section, "roofline", 0),
+            title=title,
+            description=f"{title}: {ceilings.text()}",
+            build=partial(roofline, points, ceilings, styles=styles, frame=frame),
+        )
+    ]
+
+
+def _frame(section: Section, title: str, shown: Sequence[pd.DataFrame]) -> Frame:
+    missing = "; ".join(unmeasured(shown))
+    notes = (_BARS, f"Without a figure: {missing}.") if missing else (_BARS,)
+    return Frame(title=title, notes=notes, source=section.header.source_line())
+
+
+def _name(section: Section, kind: str, page: int) -> str:
+    stem = f"{section.key.replace('_', '-')}-{kind}"
+    return stem if page == 0 else f"{stem}-{page + 1}"
+
+
+def _pages(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]

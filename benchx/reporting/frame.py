@@ -1,0 +1,143 @@
+"""One pandas frame from finished runs, and what tables and charts ask of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from benchx.core.axes import Scalar
+from benchx.core.metric import METRICS
+from benchx.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IDENTITY = (
+    "run_id", "scenario", "point_id", "group_id", "kind", "op", "backend", "engine",
+    "outcome", "reason", "launches", "samples",
+)  # fmt: skip
+"""Columns that say which point a row is and what became of it."""
+
+RECORDED = (
+    "check_method", "timer", "cache", "stop", "notes", "device_name", "device_count", "arch",
+    "version", "control_drift",
+)  # fmt: skip
+"""Columns that say how a row was measured."""
+
+TIME = "device_time_ms_p50"
+TIME_LOW = "device_time_ms_ci_low"
+TIME_HIGH = "device_time_ms_ci_high"
+
+_NEEDED = (
+    TIME, TIME_LOW, TIME_HIGH, "roofline_share", "compute_tflop_s", "bandwidth_gb_s",
+    "kv_throughput_gb_s", "token_throughput_tok_s", "rms_ratio",
+)  # fmt: skip
+
+
+class HasRows(Protocol):
+    """What `load_frame` needs of a run."""
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """One mapping per point, the columns of points.parquet."""
+
+
+@dataclass(frozen=True)
+class AxisSplit:
+    """The axes of one operator's rows: those that vary, and the one value of each other."""
+
+    varying: tuple[str, ...]
+    fixed: Mapping[str, Scalar]
+
+
+def load_frame(runs: Sequence[HasRows]) -> pd.DataFrame:
+    """All rows of the runs in plan order; absent is null (None for words, NaN for figures).
+
+    Columns are those of points.parquet; the identity columns and the metrics that reports print
+    exist even when no run has them.
+    """
+    import pandas as pd
+
+    rows = [dict(row) for run in runs for row in run.rows]
+    frame = pd.DataFrame(rows, dtype=object)
+    for column in (*IDENTITY, *RECORDED, *_NEEDED):
+        if column not in frame.columns:
+            frame[column] = None
+    figures = [column for column in frame.columns if is_figure(column)]
+    words = [column for column in frame.columns if column not in figures]
+    frame[words] = frame[words].where(frame[words].notna(), None)
+    return frame.assign(**{name: pd.to_numeric(frame[name]).astype(float) for name in figures})
+
+
+def is_figure(column: str) -> bool:
+    """Whether a column holds a registered metric or one of its statistics."""
+    return column == "control_drift" or any(
+        column == metric.id or column.startswith(f"{metric.id}_") for metric in METRICS
+    )
+
+
+def axis_columns(frame: pd.DataFrame) -> tuple[str, ...]:
+    """The columns that are axes: whatever is neither identity, recorded fact nor figure."""
+    known = {*IDENTITY, *RECORDED}
+    return tuple(
+        column for column in frame.columns if column not in known and not is_figure(column)
+    )
+
+
+def split_axes(frame: pd.DataFrame) -> AxisSplit:
+    """Which axes vary over these rows; axes that no row has are left out."""
+    varying, fixed = [], {}
+    for axis in axis_columns(frame):
+        values = list(dict.fromkeys(frame[axis]))
+        if len(values) > 1:
+            varying.append(axis)
+        elif values and values[0] is not None:
+            fixed[axis] = values[0]
+    return AxisSplit(tuple(_heads_first(varying)), fixed)
+
+
+def _heads_first(axes: list[str]) -> list[str]:
+    """Model width before batch shape, the order in which kernel tables are usually read."""
+    order = ("heads", "batch", "seqlens", "prefix", "context", "tokens")
+    ranks = {name: rank for rank, name in enumerate(order)}
+    return sorted(axes, key=lambda axis: ranks.get(axis, len(order)))
+
+
+def ok_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows that may carry a figure and have a device time."""
+    return frame[(frame["outcome"] == Outcome.OK.value) & frame[TIME].notna()]
+
+
+def backend_order(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Backends in the order in which the runs list them."""
+    return tuple(dict.fromkeys(frame["backend"]))
+
+
+def fastest(frame: pd.DataFrame) -> frozenset[Hashable]:
+    """Index labels of the fastest ok row of each group, and of those it can't be told from.
+
+    A row is as fast as the fastest when their 95 % intervals overlap. A group in which a single
+    backend is ok has no fastest: there is nothing to compare.
+    """
+    winners: set[Hashable] = set()
+    for _, group in ok_rows(frame).groupby("group_id", sort=False):
+        if len(group) < 2:
+            continue
+        best = group.sort_values(TIME, kind="stable").iloc[0]
+        reach = best[TIME] if math.isnan(best[TIME_HIGH]) else best[TIME_HIGH]
+        lows = group[TIME_LOW].fillna(group[TIME])
+        winners.update(group.index[lows <= reach])
+    return frozenset(winners)
+
+
+def note_list(cell: object) -> tuple[str, ...]:
+    """The notes of a row: a list of words, or the same joined by commas."""
+    if cell is None:
+        return ()
+    if isinstance(cell, str):
+        return tuple(word for word in (part.strip() for part in cell.split(",")) if word)
+    if isinstance(cell, Iterable):
+        return tuple(str(word) for word in cell)
+    raise TypeError(f"notes must be a text or a list of texts, got {cell!r}")

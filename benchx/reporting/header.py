@@ -1,0 +1,163 @@
+"""What a report says of a run before any figure: device, versions, status, ceilings, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchx.core.outcome import Outcome
+from benchx.reporting.numbers import digits
+from benchx.store import LaunchInfo, Run
+
+_NOT_RECORDED = "not recorded"
+_DRIFT_WORTH_SAYING = 0.02
+# Launches of unchanged kernels above 0.1 ms differ by up to 0.3 % (see results/README.md); a
+# control that moved by 2 % is well outside that.
+
+_MAIN_VERSIONS = ("benchx", "torch", "triton", "cuda", "hip", "driver")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CeilingRates:
+    """Ceilings measured on the run's own device: bytes copied (read + write), matrix rate."""
+
+    copy_gb_s: float
+    matmul_tflop_s: float
+    matmul_dtype: str
+
+    def text(self) -> str:
+        """`copy 4270 GB/s, bfloat16 matrix product 796 TFLOP/s`."""
+        rate = f"{digits(self.matmul_tflop_s, 3)} TFLOP/s"
+        return f"copy {digits(self.copy_gb_s, 3)} GB/s, {self.matmul_dtype} matrix product {rate}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """A run in a few lines.
+
+    Attributes:
+        device: Name, count and architecture as observed.
+        versions: Package or driver -> version, the ones that matter for speed first.
+        date: Day the run started (UTC).
+        status: `complete`, `partial` or `failed`, with what is missing.
+        ceilings: None when none was measured.
+        warnings: Drift, interrupted launches, several devices in one run.
+        environment: Everything recorded of the first launch's environment, as text.
+    """
+
+    run_id: str
+    scenario: str
+    title: str
+    command: str
+    device: str
+    versions: Mapping[str, str]
+    date: str
+    status: str
+    ceilings: CeilingRates | None
+    warnings: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    def versions_text(self) -> str:
+        """`torch 2.13.0, triton 3.6.0, …`."""
+        return ", ".join(f"{name} {value}" for name, value in self.versions.items())
+
+    def source_line(self) -> str:
+        """The footer of a figure."""
+        parts = (self.run_id, self.device, self.versions_text(), self.date)
+        return " · ".join(part for part in parts if part)
+
+
+def header_of(run: Run) -> Header:
+    """Everything a report says above the tables of one run."""
+    first = run.launches[0] if run.launches else None
+    environment = _texts(first.environment) if first else {}
+    return Header(
+        run_id=run.meta.run_id,
+        scenario=run.meta.scenario,
+        title=str(run.meta.resolved.get("title") or run.meta.scenario),
+        command=" ".join(run.meta.command),
+        device=_device_text(first.device) if first else _NOT_RECORDED,
+        versions=_versions(environment, run),
+        date=run.meta.started_at[:10],
+        status=_status_text(run),
+        ceilings=_ceilings(run.launches),
+        warnings=(*run.notes, *_warnings(run.launches), *_stale(run)),
+        environment=environment,
+    )
+
+
+def _texts(data: Mapping[str, Any]) -> dict[str, str]:
+    """Nested data as `outer inner` -> text; absent values are left out."""
+    found: dict[str, str] = {}
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name} {inner}": text for inner, text in _texts(value).items()}
+        elif value is not None and value != "":
+            found[str(name)] = str(value)
+    return found
+
+
+def _device_text(device: Mapping[str, Any]) -> str:
+    count = device.get("count")
+    name = device.get("name") or _NOT_RECORDED
+    many = f"{count} x " if isinstance(count, int) and count > 1 else ""
+    arch = f" ({device['arch']})" if device.get("arch") else ""
+    return f"{many}{name}{arch}"
+
+
+def _versions(environment: Mapping[str, str], run: Run) -> dict[str, str]:
+    """The versions that decide speed, those of third-party backends last."""
+    known = {"benchx": run.meta.benchx_version} | dict(environment)
+    main = {name: known[name] for name in _MAIN_VERSIONS if name in known}
+    backends = _backend_versions(run)
+    return main | {name: text for name, text in backends.items() if name not in main}
+
+
+def _backend_versions(run: Run) -> dict[str, str]:
+    """Package -> version of the third-party backends that gave a figure."""
+    found: dict[str, str] = {}
+    for record in run.records:
+        package, version = (record.provenance.get(key) for key in ("package", "version"))
+        if record.outcome is Outcome.OK and package and version:
+            found.setdefault(str(package), str(version))
+    return found
+
+
+def _status_text(run: Run) -> str:
+    wanted, have = run.meta.pairs(), len(run.records)
+    missing = f" ({have} of {wanted} measurements are there)" if have < wanted else ""
+    return f"{run.status.value}{missing}"
+
+
+def _ceilings(launches: Sequence[LaunchInfo]) -> CeilingRates | None:
+    for launch in launches:
+        data = launch.ceilings
+        if data.get("copy_gb_s") and data.get("matmul_tflop_s"):
+            return CeilingRates(
+                copy_gb_s=float(data["copy_gb_s"]),
+                matmul_tflop_s=float(data["matmul_tflop_s"]),
+                matmul_dtype=str(data.get("matmul_dtype") or ""),
+            )
+    return None
+
+
+def _warnings(launches: Sequence[LaunchInfo]) -> list[str]:
+    texts = [
+        f"launch {launch.launch}: the control kernel's time changed by {100 * launch.drift:+.1f} %"
+        for launch in launches
+        if launch.drift is not None and abs(launch.drift) > _DRIFT_WORTH_SAYING
+    ]
+    names = dict.fromkeys(_device_text(launch.device) for launch in launches)
+    if len(names) > 1:
+        texts.append(f"the launches ran on different devices: {', '.join(names)}")
+    texts += [
+        f"launch {launch.launch}, worker {launch.worker} ended early: {launch.ended}"
+        for launch in launches
+        if launch.ended not in (None, "complete")
+    ]
+    return texts
+
+
+def _stale(run: Run) -> list[str]:
+    return [] if run.rows_current else ["the last measurements are not yet in these tables"]
