@@ -16,7 +16,7 @@ from benchx.core.record import LaunchRecord
 from benchx.store.atomic import write_atomic
 from benchx.store.faults import storing
 from benchx.store.journal import Journal
-from benchx.store.launches import LaunchInfo
+from benchx.store.launches import LaunchInfo, latest
 from benchx.store.meta import RUN_FILE, RunMeta, encode_meta
 from benchx.store.points import PointTable, Row, write_points
 from benchx.store.run import (
@@ -46,6 +46,7 @@ class RunWriter:
     ) -> None:
         self.path, self.meta, self.notes = path, meta, tuple(notes)
         self._records = {(record.point_id, record.launch): record for record in records}
+        self._infos: tuple[LaunchInfo, ...] = ()
         self._samples = SampleFolder(path / SAMPLES_FOLDER)
         self._journal = Journal(path / RECORDS_FILE)
         try:
@@ -86,6 +87,7 @@ class RunWriter:
             writer.close()
             raise
         writer._records = {(record.point_id, record.launch): record for record in run.records}
+        writer._infos = run.launches
         writer.notes = tuple(
             f"{name}: an unfinished last line ({size} bytes) was cut off"
             for name, size in zip((RECORDS_FILE, LAUNCHES_FILE), torn, strict=True)
@@ -97,6 +99,11 @@ class RunWriter:
     def records(self) -> tuple[LaunchRecord, ...]:
         """All records until now, in the order they were written."""
         return tuple(self._records.values())
+
+    @property
+    def launches(self) -> tuple[LaunchInfo, ...]:
+        """Every worker process until now."""
+        return self._infos
 
     def finished(self) -> frozenset[SampleKey]:
         """(point id, launch) of every record; none of these is measured again."""
@@ -124,6 +131,7 @@ class RunWriter:
     def append_launch(self, info: LaunchInfo) -> None:
         """Write what is known of a worker process; a later line for the same one replaces it."""
         self._launches.append(info.to_json())
+        self._infos = latest((*self._infos, info))
 
     def finish_launch(self, launch: int) -> None:
         """Merge the sample files of a launch."""

@@ -1,0 +1,175 @@
+"""From the records of all launches to one row per point: what points.parquet holds.
+
+The unit of replication is the launch: a figure is the median over the launches' own medians, its
+interval a bootstrap over launches. Only a point that was ok in every launch carries figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchx.core import metric
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.core.record import LaunchRecord
+from benchx.stats.summary import bootstrap_interval, median, percentile_or_none
+from benchx.store import LaunchInfo, Run, read_run
+from benchx.store.points import Row
+from benchx.store.samples import SampleKey, Samples
+
+_SPREAD = tuple(m.id for m in (metric.DEVICE_TIME, metric.CALL_TIME, metric.HOST_TIME))
+_PLAIN = tuple(
+    m.id
+    for m in (
+        metric.COMPILE_TIME,
+        metric.COMPUTE,
+        metric.BANDWIDTH,
+        metric.ROOFLINE,
+        metric.TOKENS,
+        metric.KV_CACHE,
+        metric.KV_STATE,
+        metric.KV_THROUGHPUT,
+        metric.KV_THROUGHPUT_BITS,
+        metric.PEAK_MEMORY,
+    )
+)
+
+
+def load_run(path: Path) -> Run:
+    """Read a run folder; rows that lag behind the records (a hard kill) are derived anew.
+
+    Raises:
+        StoreError: See `store.read_run`.
+    """
+    run = read_run(path)
+    return run if run.rows_current else replace(run, rows=derive_rows(run), rows_current=True)
+
+
+def derive_rows(run: Run) -> tuple[Row, ...]:
+    """One row per point of the plan, also of those without a record."""
+    samples = run.samples()
+    records: dict[str, list[LaunchRecord]] = {}
+    for record in run.records:
+        records.setdefault(record.point_id, []).append(record)
+    shared = {"run_id": run.meta.run_id, "scenario": run.meta.scenario}
+    device = _device_columns(run.launches)
+    rows = []
+    for entry in run.meta.plan:
+        found = sorted(records.get(entry.point.point_id, []), key=lambda record: record.launch)
+        columns = _columns(entry.point, entry.launches, found, samples)
+        rows.append(shared | columns | device)
+    return tuple(rows)
+
+
+def _columns(
+    point: Point,
+    launches: int,
+    records: Sequence[LaunchRecord],
+    samples: Mapping[SampleKey, Samples],
+) -> dict[str, Any]:
+    outcome, reason = outcome_of(records, launches)
+    ok = [record for record in records if record.outcome is Outcome.OK]
+    figures = ok if outcome is Outcome.OK else []
+    is_serving = point.kind == "serving"
+    row: dict[str, Any] = {
+        "point_id": point.point_id,
+        "group_id": point.group_id,
+        "kind": point.kind,
+        "op": point.subject,
+        "backend": None if is_serving else point.backend,
+        "engine": point.backend if is_serving else None,
+        "outcome": outcome.value,
+        "reason": reason,
+        "launches": len(ok),
+        "samples": sum(record.timing.samples for record in ok if record.timing),
+    }
+    row |= point.params
+    for name in _SPREAD:
+        row |= _spread(name, figures, samples)
+    for name in (*_PLAIN, *_others(figures)):
+        row[name] = _middle([record.values.get(name) for record in figures])
+    return row | _method_columns(records, ok)
+
+
+def outcome_of(records: Sequence[LaunchRecord], launches: int) -> tuple[Outcome, str | None]:
+    """What became of a point over its launches, and why it is not ok."""
+    failed = [record for record in records if record.outcome is not Outcome.OK]
+    ok = len(records) - len(failed)
+    if failed and not ok:
+        return failed[0].outcome, failed[0].reason
+    if failed:
+        first = failed[0]
+        what = f"launch {first.launch} was {first.outcome.value}: {first.reason}"
+        return Outcome.PARTIAL, f"ok in {ok} of {launches} launches; {what}"
+    if ok < launches:
+        return Outcome.PARTIAL, f"measured in {ok} of {launches} launches until now"
+    return Outcome.OK, None
+
+
+def _spread(
+    name: str, records: Sequence[LaunchRecord], samples: Mapping[SampleKey, Samples]
+) -> dict[str, float | None]:
+    values = [record.values[name] for record in records if name in record.values]
+    interval = bootstrap_interval(values, seed=0) if values else None
+    pooled = [
+        sample
+        for record in records
+        for sample in samples.get((record.point_id, record.launch), {}).get(name, ())
+    ]
+    return {
+        f"{name}_p50": median(values) if values else None,
+        f"{name}_ci_low": interval.low if interval else None,
+        f"{name}_ci_high": interval.high if interval else None,
+        f"{name}_p95": percentile_or_none(pooled, 95) if pooled else None,
+    }
+
+
+def _others(records: Sequence[LaunchRecord]) -> list[str]:
+    """Metrics beyond those of the kernel level, in the order of their first appearance."""
+    known = {*_SPREAD, *_PLAIN, metric.RMS_RATIO.id}
+    names = dict.fromkeys(name for record in records for name in record.values)
+    return [name for name in names if name not in known]
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _method_columns(records: Sequence[LaunchRecord], ok: Sequence[LaunchRecord]) -> dict[str, Any]:
+    checks = [record.check for record in records if record.check is not None]
+    timings = [record.timing for record in ok if record.timing is not None]
+    drifts = [record.telemetry.get("control_drift") for record in ok]
+    known_drifts = [drift for drift in drifts if drift is not None]
+    return {
+        metric.RMS_RATIO.id: max((check.worst for check in checks), default=None),
+        "check_method": _joined(check.method for check in checks),
+        "timer": _joined(timing.timer for timing in timings),
+        "cache": _joined(timing.cache for timing in timings),
+        "stop": _joined(timing.stop for timing in timings),
+        "notes": _joined(note for timing in timings for note in timing.notes),
+        "version": _joined(str(r.provenance["version"]) for r in records if _has_version(r)),
+        "control_drift": max(known_drifts, key=abs, default=None),
+    }
+
+
+def _has_version(record: LaunchRecord) -> bool:
+    return record.provenance.get("version") is not None
+
+
+def _joined(words: Iterable[str]) -> str | None:
+    """`a`, or `a+b` when launches differ; None when there is nothing."""
+    return "+".join(dict.fromkeys(words)) or None
+
+
+def _device_columns(launches: Sequence[LaunchInfo]) -> dict[str, Any]:
+    """All launches of a run are on one kind of device; the supervisor sees to that."""
+    device = launches[0].device if launches else {}
+    return {
+        "device_name": device.get("name"),
+        "device_count": device.get("count"),
+        "arch": device.get("arch"),
+    }

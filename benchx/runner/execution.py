@@ -1,0 +1,159 @@
+"""`run`: from a scenario to a run folder with everything that could be measured."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import benchx
+from benchx.core.errors import BenchxError, ExitCode, StoreError
+from benchx.core.outcome import Outcome
+from benchx.runner.books import Books
+from benchx.runner.executor import Executor
+from benchx.runner.interrupts import Interrupted, catching_interrupts
+from benchx.runner.local import LocalExecutor
+from benchx.runner.plan import Plan, make_plan
+from benchx.runner.progress import Noting, Progress, Silent
+from benchx.runner.resume import check_unchanged, newest_unfinished
+from benchx.runner.session import now
+from benchx.runner.supervisor import Supervisor
+from benchx.scenario import Scenario, Vocabulary
+from benchx.store import RunMeta, RunStatus, RunWriter, read_meta, read_run
+
+NEWEST: Literal["newest"] = "newest"
+"""`resume=NEWEST` continues the newest unfinished run of the scenario."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """What a run came to.
+
+    Attributes:
+        path: The run folder.
+        outcomes: Outcome -> number of points.
+        kept: Records that were there before (a resumed run); none of them was measured again.
+        written: Records that this process added.
+        notes: What a reader should know: torn lines cut off, workers replaced.
+    """
+
+    path: Path
+    status: RunStatus
+    outcomes: Mapping[Outcome, int]
+    kept: int
+    written: int
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """FAILED when a point that should have run did not, or the run is not complete."""
+        failures = any(outcome.is_failure for outcome in self.outcomes)
+        incomplete = self.status is not RunStatus.COMPLETE
+        return ExitCode.FAILED if failures or incomplete else ExitCode.OK
+
+
+def run(
+    scenario: Scenario,
+    vocabulary: Vocabulary,
+    *,
+    out_dir: Path,
+    resume: Path | Literal["newest"] | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+    plugins: Sequence[str] = (),
+) -> RunSummary:
+    """Measure a scenario; every record is on the disk before the next point begins.
+
+    Args:
+        scenario: What to measure.
+        vocabulary: What the scenario may say of operators.
+        out_dir: Where the run folder is made, or looked for.
+        resume: A run folder to continue, or `NEWEST`; None starts a new run.
+        progress: Told of everything that happens.
+        executor: Where launches happen; processes of this machine by default.
+        plugins: Modules that workers import first; they may register operators and backends.
+
+    Raises:
+        ScenarioError: The scenario asks for something that does not exist.
+        UsageError: There is nothing to resume, or its scenario has changed.
+        StoreError: The run folder can't be written.
+        RunFailed: Workers can't start; as `Interrupted`: the run was asked to stop. What was
+            measured until then is kept, and the hint says how to continue.
+    """
+    plan = make_plan(scenario, vocabulary)
+    with _open(scenario, plan, out_dir, resume) as writer, catching_interrupts() as interrupt:
+        notes = Noting(progress or Silent())
+        books = Books(plan, writer, notes)
+        supervisor = Supervisor(
+            plan=plan,
+            writer=writer,
+            executor=executor or LocalExecutor(),
+            progress=notes,
+            interrupt=interrupt,
+            on_record=books.on_record,
+            plugins=plugins,
+        )
+        books.start()
+        try:
+            for launch in range(plan.launches):
+                books.carry_over(launch)
+                supervisor.run_launch(launch, books.left(launch))
+                books.finish_launch(launch)
+        except BenchxError as error:
+            with suppress(StoreError):
+                books.close_launches()
+            raise _with_way_on(error, writer, scenario) from error
+        return _summary(writer.path, books.kept, notes.notes)
+
+
+def _open(
+    scenario: Scenario, plan: Plan, out_dir: Path, resume: Path | Literal["newest"] | None
+) -> RunWriter:
+    if resume is None:
+        return RunWriter.create(out_dir, _meta(scenario, plan))
+    path = newest_unfinished(out_dir, scenario.name) if resume == NEWEST else Path(resume)
+    check_unchanged(read_meta(path), scenario, plan, path)
+    return RunWriter.resume(path)
+
+
+def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
+    """What was asked for; file names only, since folders of this machine are nobody's business."""
+    program, *arguments = sys.argv or [""]
+    return RunMeta(
+        run_id="",
+        scenario=scenario.name,
+        source=scenario.source.name,
+        resolved=scenario.to_json(),
+        plan=plan.entries,
+        seeds=plan.seeds,
+        command=(Path(program).name, *arguments),
+        started_at=now(),
+        benchx_version=benchx.__version__,
+    )
+
+
+def _with_way_on(error: BenchxError, writer: RunWriter, scenario: Scenario) -> BenchxError:
+    """An interruption says how far the run came and how to go on; other errors stay as they are."""
+    if not isinstance(error, Interrupted):
+        return error
+    done, records = len(writer.finished()), writer.meta.pairs()
+    return Interrupted(
+        f"{error.message} after {done} of {records} measurements, which are kept",
+        hint=f"continue with: benchx run {scenario.source} --resume {writer.path}",
+    )
+
+
+def _summary(path: Path, kept: int, notes: Sequence[str]) -> RunSummary:
+    run = read_run(path)
+    return RunSummary(
+        path=path,
+        status=run.status,
+        outcomes=Counter(Outcome(row["outcome"]) for row in run.rows),
+        kept=kept,
+        written=len(run.records) - kept,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,92 @@
+"""What the points of one group share: inputs, truth, timer and cache."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchx.core.call import OutputSpec, Reference
+from benchx.core.device import Device
+from benchx.core.point import Point
+from benchx.core.record import Work
+from benchx.measure.cache import ColdCache, rotation_copies
+from benchx.measure.timers import Timer, make_timer
+from benchx.ops.base import OPERATORS, Inputs
+from benchx.runner.kernel_settings import KernelSettings
+from benchx.runner.session import Session
+
+_COPIES_MEMORY_SHARE = 0.25
+"""Share of the device's memory that the rotation copies of a whole group may take."""
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A group being measured.
+
+    Attributes:
+        inputs: Pristine: every backend gets a clone, so that one that writes to its inputs
+            spoils nobody else's.
+        reference: The fp64 truth; dropped before timing to give its memory back.
+        bound: Largest error ratio that passes.
+        copies: Prepared calls per backend that the timer rotates over.
+    """
+
+    settings: KernelSettings
+    device: Device
+    work: Work
+    inputs: Inputs
+    specs: Mapping[str, OutputSpec]
+    reference: Reference | None
+    bound: float
+    timer: Timer
+    copies: int
+
+
+def make_bench(points: Sequence[Point], settings: KernelSettings, session: Session) -> Bench:
+    """Inputs, reference and timer for points that differ in the backend only.
+
+    Equal seeds in every launch: the launches measure the same inputs. The reference is computed
+    in each, since each is a new process and none is trusted unchecked.
+    """
+    import torch
+
+    device, limit_s = session.device, settings.setup_time_limit_s
+    subject, params = points[0].subject, points[0].params
+    operator: Any = OPERATORS.get(subject)
+    session.phase("making inputs", points, limit_s)
+    target = torch.device(device.torch_device)
+    inputs = operator.make_inputs(params, seed=settings.seed, device=target)
+    session.phase("computing the reference", points, limit_s)
+    reference = operator.reference(inputs)
+    cache = ColdCache(device) if settings.cache == "cold" else None
+    timer = make_timer(settings.timer, device, cache, copy_bytes=inputs.nbytes())
+    return Bench(
+        settings=settings,
+        device=device,
+        work=operator.work(params),
+        inputs=inputs,
+        specs=operator.output_specs(inputs),
+        reference=reference,
+        bound=settings.max_rms_ratio or operator.max_rms_ratio,
+        timer=timer,
+        copies=_copies(timer, inputs, device, len(points)),
+    )
+
+
+def _copies(timer: Timer, inputs: Inputs, device: Device, backends: int) -> int:
+    """Only inside a graph must calls rotate; elsewhere the cache is flushed between them."""
+    if timer.name != "graph":
+        return 1
+    share = _COPIES_MEMORY_SHARE / backends
+    return rotation_copies(inputs.nbytes(), device, memory_share=share)
+
+
+def release_memory(device: Device) -> None:
+    """Give back what nothing refers to any more, so that the next group finds all of it."""
+    gc.collect()
+    if device.is_gpu:
+        import torch
+
+        torch.cuda.empty_cache()

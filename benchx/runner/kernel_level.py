@@ -1,0 +1,154 @@
+"""Kernel level: backends of one operator on equal inputs, checked, then timed in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from benchx.core.device import Device
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.ops.base import Unavailable, backends_of
+from benchx.runner.faults import Guard, poison_of
+from benchx.runner.kernel_bench import Bench, make_bench, release_memory
+from benchx.runner.kernel_settings import KernelSettings
+from benchx.runner.kernel_setup import Failed, Ready, set_up
+from benchx.runner.kernel_timing import Turns, time_in_turns
+from benchx.runner.kernel_values import kernel_values, timing_of
+from benchx.runner.session import Session, now
+from benchx.runner.spec import Group, Settings
+
+if TYPE_CHECKING:
+    from benchx.scenario import KernelPart
+
+
+class KernelLevel:
+    """See `Level`."""
+
+    def settings(self, part: KernelPart) -> dict[str, Any]:
+        """See `Level.settings`."""
+        return asdict(KernelSettings.of(part))
+
+    def groups(self, points: Sequence[Point]) -> tuple[Group, ...]:
+        """Points that differ in the backend only form a group."""
+        by_id: dict[str, list[Point]] = {}
+        for point in points:
+            by_id.setdefault(point.group_id, []).append(point)
+        return tuple(Group(tuple(members)) for members in by_id.values())
+
+    def unavailable(self, point: Point, settings: Settings, device: Device) -> Unavailable | None:
+        """The timer first, then what the backend says."""
+        timer = settings["timer"]
+        if timer != "auto" and (timer == "cpu") == device.is_gpu:
+            needs = "times CPU work only" if timer == "cpu" else "needs a GPU"
+            reason = f"timer {timer!r} {needs}, this is {device.name}; set measure.timer to auto"
+            return Unavailable(outcome=Outcome.SKIPPED, reason=reason)
+        return backends_of(point.subject).get(point.backend).unavailable(point.params, device)
+
+    def most_seconds(self, settings: Settings) -> float:
+        """The time limit of sampling."""
+        return float(settings["max_time_s"])
+
+    def measure(self, group: Group, session: Session) -> None:
+        """See `Level.measure`.
+
+        A point that ran out of memory while others held theirs is measured again by itself.
+        """
+        settings = KernelSettings(**session.settings(group.part))
+        waiting = [self._available(group, settings, session)]
+        while waiting and session.poisoned is None:
+            points = waiting.pop(0)
+            if points:
+                crowded = _GroupRun(points, settings, session).measure()
+                waiting += [[point] for point in crowded]
+                release_memory(session.device)
+
+    def _available(self, group: Group, settings: KernelSettings, session: Session) -> list[Point]:
+        started_at, kept = now(), []
+        for point in group.points:
+            session.phase("availability", (point,), settings.setup_time_limit_s)
+            with Guard() as guard:
+                why = self.unavailable(point, asdict(settings), session.device)
+            if guard.fault is not None:
+                fault = guard.fault
+                session.record(point, fault.outcome, started_at=started_at, reason=fault.reason)
+            elif why is not None:
+                session.record(point, why.outcome, started_at=started_at, reason=str(why))
+            else:
+                kept.append(point)
+        return kept
+
+
+class _GroupRun:
+    """One pass over points that share their inputs."""
+
+    def __init__(self, points: Sequence[Point], settings: KernelSettings, session: Session) -> None:
+        self._points, self._settings, self._session = points, settings, session
+        self._started_at = now()
+
+    def measure(self) -> list[Point]:
+        """Set up, time, record; returns points that found no room beside the others."""
+        with Guard() as guard:
+            bench = make_bench(self._points, self._settings, self._session)
+        if guard.fault is not None:
+            self._session.poisoned = poison_of(self._session.device)
+            fault = guard.fault
+            for point in self._points:
+                self._fail(Failed(point=point, outcome=fault.outcome, reason=fault.reason))
+            return []
+        ready, crowded = self._set_up(bench)
+        bench.reference = None
+        if ready and self._session.poisoned is None:
+            turns = time_in_turns(ready, bench, self._session)
+            self._record(ready, turns, bench)
+        return crowded
+
+    def _set_up(self, bench: Bench) -> tuple[list[Ready], list[Point]]:
+        ready: list[Ready] = []
+        crowded: list[Point] = []
+        for point in self._points:
+            if self._session.poisoned is not None:
+                break
+            result = set_up(point, bench, self._session)
+            if isinstance(result, Ready):
+                ready.append(result)
+                continue
+            release_memory(bench.device)
+            if result.outcome is Outcome.OOM and ready:
+                crowded.append(point)
+            else:
+                self._fail(result)
+        return ready, crowded
+
+    def _fail(self, failed: Failed) -> None:
+        self._session.record(
+            failed.point,
+            failed.outcome,
+            started_at=self._started_at,
+            reason=failed.reason,
+            details={"check": failed.check, "provenance": failed.provenance},
+        )
+
+    def _record(self, ready: Sequence[Ready], turns: Turns, bench: Bench) -> None:
+        for failed in turns.failed:
+            self._fail(failed)
+        for entry in ready:
+            if entry.point.point_id in turns.measured:
+                self._succeed(entry, turns, bench)
+
+    def _succeed(self, entry: Ready, turns: Turns, bench: Bench) -> None:
+        measured = turns.measured[entry.point.point_id]
+        notes = () if entry.warm_up.steady else ("unsteady_warm_up",)
+        details = {
+            "values": kernel_values(entry, measured, bench.work, self._session.ceilings),
+            "samples": measured.samples,
+            "check": entry.check,
+            "work": bench.work,
+            "timing": timing_of(
+                measured, timer=bench.timer.name, cache=self._settings.cache, notes=notes
+            ),
+            "telemetry": turns.telemetry,
+            "provenance": entry.provenance,
+        }
+        self._session.record(entry.point, Outcome.OK, started_at=self._started_at, details=details)

@@ -1,0 +1,120 @@
+"""One backend from its inputs to a call that is warm and right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchx.core.call import PreparedCall
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.core.record import Check
+from benchx.measure.correctness import Verdict, judge, poison
+from benchx.measure.gpu import synchronize
+from benchx.measure.memory import peak_extra_bytes
+from benchx.measure.warmup import WarmUp, warm_up
+from benchx.ops.base import backends_of
+from benchx.runner.faults import Guard, poison_of
+from benchx.runner.kernel_bench import Bench
+from benchx.runner.session import Session
+
+_WARM_UP_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A call that was checked and is warm.
+
+    Attributes:
+        calls: Copies to rotate over.
+        peak_bytes: Most memory during one call beyond inputs and outputs; None where unknown.
+    """
+
+    point: Point
+    calls: tuple[PreparedCall, ...]
+    warm_up: WarmUp
+    check: Check
+    peak_bytes: int | None
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """A point that will have no figure, and why."""
+
+    point: Point
+    outcome: Outcome
+    reason: str
+    check: Check | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Steps:
+    """Announces the steps of one point; all of them share one time limit."""
+
+    def __init__(self, point: Point, session: Session, limit_s: float) -> None:
+        self._point, self._session = point, session
+        self._deadline_s = time.monotonic() + limit_s
+
+    def begin(self, name: str) -> None:
+        left_s = self._deadline_s - time.monotonic()
+        self._session.phase(name, (self._point,), max(left_s, 0.0))
+
+
+def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
+    """Prepare, warm up, check. Compiling happens here, before anything is timed.
+
+    The judged call comes after the warm-up, so it also shows whether a call still works when it
+    has been made before and whether `reset` restores what it should.
+    """
+    steps = _Steps(point, session, bench.settings.setup_time_limit_s)
+    backend = backends_of(point.subject).get(point.backend)
+    with Guard() as guard:
+        steps.begin("prepare")
+        calls = tuple(backend.prepare(bench.inputs.clone()) for _ in range(bench.copies))
+        steps.begin("first calls")
+        limit_s = min(_WARM_UP_S, bench.settings.max_time_s)
+        warm = warm_up(calls[0], bench.device, max_time_s=limit_s)
+        steps.begin("check")
+        verdict = _check(calls[0], bench)
+        provenance = dict(backend.provenance())
+        if verdict.reason is None:
+            steps.begin("memory")
+            peak_bytes = _peak_bytes(calls[0], bench)
+    if guard.fault is not None:
+        session.poisoned = poison_of(bench.device)
+        return Failed(point=point, outcome=guard.fault.outcome, reason=guard.fault.reason)
+    if verdict.reason is not None or verdict.check is None:
+        return Failed(
+            point=point,
+            outcome=Outcome.WRONG,
+            reason=verdict.reason or "nothing could be compared with the reference",
+            check=verdict.check,
+            provenance=provenance,
+        )
+    return Ready(
+        point=point,
+        calls=calls,
+        warm_up=warm,
+        check=verdict.check,
+        peak_bytes=peak_bytes,
+        provenance=provenance,
+    )
+
+
+def _check(call: PreparedCall, bench: Bench) -> Verdict:
+    assert bench.reference is not None
+    if call.reset is not None:
+        call.reset()
+    poison(bench.specs, bench.device)
+    outputs = call.run()
+    synchronize(bench.device)
+    return judge(outputs, bench.specs, bench.reference, bench.bound)
+
+
+def _peak_bytes(call: PreparedCall, bench: Bench) -> int | None:
+    if call.reset is not None:
+        call.reset()
+    return peak_extra_bytes(call.run, bench.device)

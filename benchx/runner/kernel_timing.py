@@ -1,0 +1,175 @@
+"""Timing the calls of a group in turns, watched by telemetry and a control kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchx.core.call import PreparedCall
+from benchx.measure.control import ControlKernel
+from benchx.measure.interleave import Measured, measure_interleaved
+from benchx.measure.stopping import StoppingRule
+from benchx.measure.telemetry import Telemetry
+from benchx.measure.timers import SampleBatch, Timer
+from benchx.runner.faults import Guard, poison_of
+from benchx.runner.kernel_bench import Bench
+from benchx.runner.kernel_setup import Failed, Ready
+from benchx.runner.session import Session
+
+_MAX_BATCH = 20
+_BATCH_MARGIN_S = 60.0
+
+
+@dataclass(kw_only=True)
+class Turns:
+    """What came of timing a group.
+
+    Attributes:
+        measured: Point id -> samples.
+        failed: Points that raised while they were timed.
+        telemetry: Clocks, power, temperature and throttling over all turns, with
+            `control_before_ms`, `control_after_ms` and `control_drift` where they are known.
+    """
+
+    measured: dict[str, Measured] = field(default_factory=dict)
+    failed: list[Failed] = field(default_factory=list)
+    telemetry: dict[str, Any] = field(default_factory=dict)
+
+
+class AnnouncingTimer:
+    """A timer that says whose batch begins, so that a hang or crash has a name.
+
+    The announcement is outside of what is timed.
+
+    Attributes:
+        current: The point whose batch began last.
+    """
+
+    def __init__(
+        self, timer: Timer, entries: Mapping[int, Ready], announce: Callable[[Ready], None]
+    ) -> None:
+        self._timer, self._entries, self._announce = timer, entries, announce
+        self.current: Ready | None = None
+
+    @property
+    def name(self) -> str:
+        """See `Timer`."""
+        return self._timer.name
+
+    @property
+    def synchronous(self) -> bool:
+        """See `Timer`."""
+        return self._timer.synchronous
+
+    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
+        """See `Timer.sample`."""
+        self.current = self._entries[id(calls)]
+        self._announce(self.current)
+        return self._timer.sample(calls, count)
+
+    def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
+        """See `Timer.call_time_ms`."""
+        return self._timer.call_time_ms(call, count)
+
+
+def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Turns:
+    """Time all of them; one that raises is taken out and the others start again without it."""
+    turns = Turns()
+    points = [entry.point for entry in ready]
+    session.phase("control kernel", points, bench.settings.setup_time_limit_s)
+    control = _Control(bench, session)
+    telemetry = Telemetry(bench.device)
+    telemetry.start()
+    try:
+        for entries in _rounds(ready, bench):
+            _time_until_done(list(entries), bench, session, turns)
+    finally:
+        turns.telemetry |= telemetry.stop()
+    if session.poisoned is None:
+        session.phase("control kernel", points, bench.settings.setup_time_limit_s)
+        turns.telemetry |= control.finish()
+    return turns
+
+
+def _rounds(ready: Sequence[Ready], bench: Bench) -> list[Sequence[Ready]]:
+    if bench.settings.order == "sequential":
+        return [[entry] for entry in ready]
+    return [ready] if ready else []
+
+
+def _time_until_done(waiting: list[Ready], bench: Bench, session: Session, turns: Turns) -> None:
+    while waiting and session.poisoned is None:
+        timer = AnnouncingTimer(
+            bench.timer,
+            {id(entry.calls): entry for entry in waiting},
+            lambda entry: session.phase("timing", (entry.point,), _batch_limit_s(entry, bench)),
+        )
+        with Guard() as guard:
+            turns.measured |= measure_interleaved(
+                {entry.point.point_id: entry.calls for entry in waiting},
+                timer=timer,
+                rule=_rule(bench),
+                seed=bench.settings.seed + session.spec.launch,
+            )
+        if guard.fault is None:
+            return
+        culprit = timer.current
+        assert culprit is not None
+        session.poisoned = poison_of(bench.device)
+        turns.failed.append(
+            Failed(
+                point=culprit.point,
+                outcome=guard.fault.outcome,
+                reason=guard.fault.reason,
+                check=culprit.check,
+                provenance=culprit.provenance,
+            )
+        )
+        waiting = [entry for entry in waiting if entry is not culprit]
+
+
+def _rule(bench: Bench) -> StoppingRule:
+    settings = bench.settings
+    return StoppingRule(
+        target_error=settings.target_error,
+        max_time_s=settings.max_time_s,
+        min_samples=settings.min_samples,
+        max_samples=settings.max_samples,
+    )
+
+
+def _batch_limit_s(entry: Ready, bench: Bench) -> float:
+    """Far more than a batch takes: a batch has at most 20 calls and ends by `max_time` or so."""
+    settings = bench.settings
+    margin_s = min(_BATCH_MARGIN_S, settings.setup_time_limit_s)
+    return settings.max_time_s + _MAX_BATCH * entry.warm_up.steady_call_s + margin_s
+
+
+class _Control:
+    """The control kernel before and after a group; where it can't run, nothing is claimed."""
+
+    def __init__(self, bench: Bench, session: Session) -> None:
+        self._session = session
+        self._before_ms: float | None = None
+        with Guard():
+            self._kernel = ControlKernel(bench.device)
+            self._before_ms = self._time_ms()
+
+    def _time_ms(self) -> float:
+        time_ms = self._kernel.time_ms()
+        self._session.control(time_ms)
+        return time_ms
+
+    def finish(self) -> dict[str, float]:
+        """Both times and the drift between them."""
+        if self._before_ms is None:
+            return {}
+        with Guard():
+            after_ms = self._time_ms()
+            return {
+                "control_before_ms": self._before_ms,
+                "control_after_ms": after_ms,
+                "control_drift": after_ms / self._before_ms - 1,
+            }
+        return {}
