@@ -1,0 +1,109 @@
+"""The `benchx` command: its verbs; whatever goes wrong becomes one line and one exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from benchx import __version__
+from benchx.cli import calibrate, doctor, plan, report, run
+from benchx.cli import list as list_
+from benchx.cli.terminal import complain
+from benchx.core.errors import BenchxError, ExitCode
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""Exit codes after Ctrl-C and a closed pipe, as shells have them: 128 + the signal's number."""
+
+# Older Typers raise click's exceptions, newer ones a copy of their own; BadParameter is either.
+_WrongUse: type[Exception] = typer.BadParameter.__bases__[0]
+
+# Plain help: rendering it with Rich would double the time that `benchx --help` takes.
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb, function in (
+    ("run", run.run),
+    ("plan", plan.plan),
+    ("list", list_.list_),
+    ("doctor", doctor.doctor),
+    ("report", report.report),
+    ("calibrate", calibrate.calibrate),
+):
+    app.command(verb)(function)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"benchx {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error (after a verb, too).")
+    ] = False,
+) -> None:
+    """Measure how fast a machine runs hybrid-attention LLM kernels (KDA, MLA and their kin).
+
+    Start with: benchx run quickstart
+    """
+
+
+def main() -> None:
+    """Entry point of the console script; never shows a traceback unless `--debug` is given."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    arguments = run.with_resume_value([word for word in arguments if word != "--debug"])
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an ASCII terminal must not end a run
+    try:
+        code = app(args=arguments or ["--help"], prog_name="benchx", standalone_mode=False)
+    except SystemExit:  # Typer and Rich leave so when `head` or a pager has closed the pipe
+        code = BROKEN_PIPE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        code = INTERRUPTED
+    except Exception as error:
+        if debug:
+            raise
+        code = explain(error)
+    sys.exit(code or ExitCode.OK)
+
+
+def explain(error: Exception) -> int:
+    """Say in one line what went wrong; returns the exit code."""
+    if isinstance(error, BenchxError):
+        complain(error.message, error.hint)
+        return error.exit_code
+    if isinstance(error, _WrongUse):
+        return _explain_usage(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        complain(f"{error.filename}: {error.strerror}")
+        return ExitCode.FAILED
+    complain(
+        f"unexpected {type(error).__name__}: {error}",
+        "this is a defect in benchx; please report it with the output of the same command"
+        " with --debug, and of `benchx doctor --json`",
+    )
+    return ExitCode.FAILED
+
+
+def _explain_usage(error: Exception) -> int:
+    message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "benchx"
+    complain(message[:1].lower() + message[1:], f"{command} --help")
+    return ExitCode.USAGE

@@ -1,0 +1,158 @@
+"""`benchx list`: the words that a scenario may use, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from benchx.cli.arguments import AsJson
+from benchx.cli.terminal import print_json, print_rows, stdout
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    SCENARIOS = "scenarios"
+    OPS = "ops"
+    BACKENDS = "backends"
+    ENGINES = "engines"
+    METRICS = "metrics"
+    HARDWARE = "hardware"
+
+
+Entries = list[dict[str, Any]]
+"""Plain data, one mapping per entry; what `--json` prints."""
+
+NOTHING = {
+    Kind.ENGINES: "No serving engine yet: this version measures kernels only.",
+    Kind.HARDWARE: "No hardware table yet: devices are probed and their ceilings measured; "
+    "see `benchx doctor`.",
+}
+
+
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List the words that a scenario may use.
+
+    One of: scenarios, ops, backends, engines, metrics, hardware.
+    """
+    entries = ENTRIES[kind]()
+    if as_json:
+        print_json(entries)
+    elif entries:
+        print_rows(stdout(), _rows(kind, entries))
+    else:
+        stdout().print(NOTHING[kind])
+
+
+def _rows(kind: Kind, entries: Entries) -> Entries:
+    """What the table shows of the entries; axes take a row each."""
+    if kind is not Kind.OPS:
+        return entries
+    return [
+        {
+            "op": op["name"] if number == 0 else "",
+            "axis": axis["name"],
+            "type": axis["type"],
+            "default": "(must be named)" if axis["default"] is None else axis["default"],
+            "meaning": axis["meaning"] + _limits(axis),
+        }
+        for op in entries
+        for number, axis in enumerate(op["axes"])
+    ]
+
+
+def _limits(axis: Mapping[str, Any]) -> str:
+    choices = axis["choices"]
+    return f" ({', '.join(map(str, choices))})" if choices else ""
+
+
+def _scenarios() -> Entries:
+    from benchx import scenario
+
+    return [_scenario(name) for name in scenario.shipped()]
+
+
+def _scenario(name: str) -> dict[str, Any]:
+    from benchx import scenario
+    from benchx.cli.words import vocabulary
+
+    loaded = scenario.load(name)
+    points = scenario.expand(loaded, vocabulary())
+    return {
+        "scenario": name,
+        "level": sorted({part.kind for part in loaded.parts}),
+        "points": len(points),
+        "question": loaded.title,
+    }
+
+
+def _ops() -> Entries:
+    from benchx.ops.base import OPERATORS
+    from benchx.ops.vocabulary import kernel_words
+
+    words = kernel_words()
+    return [
+        {
+            "name": op.name,
+            "title": op.title,
+            "backends": list(words[op.name].backends),
+            "axes": [
+                {
+                    "name": name,
+                    "type": spec.type,
+                    "default": spec.default,
+                    "choices": list(spec.choices),
+                    "minimum": spec.minimum,
+                    "meaning": spec.doc,
+                }
+                for name, spec in op.axes.items()
+            ],
+        }
+        for op in OPERATORS
+    ]
+
+
+def _backends() -> Entries:
+    from benchx.ops.vocabulary import kernel_words
+
+    operators: dict[str, list[str]] = {}
+    for op, words in kernel_words().items():
+        for backend in words.backends:
+            operators.setdefault(backend, []).append(op)
+    return [{"backend": name, "ops": ops} for name, ops in operators.items()]
+
+
+def _metrics() -> Entries:
+    from benchx.core.metric import METRICS
+
+    return [
+        {
+            "metric": metric.id,
+            "unit": metric.unit,
+            "better": metric.direction.value,
+            "levels": list(metric.levels),
+            "formula": metric.formula,
+        }
+        for metric in METRICS
+    ]
+
+
+def _none() -> Entries:
+    return []
+
+
+ENTRIES: Mapping[Kind, Callable[[], Entries]] = {
+    Kind.SCENARIOS: _scenarios,
+    Kind.OPS: _ops,
+    Kind.BACKENDS: _backends,
+    Kind.ENGINES: _none,
+    Kind.METRICS: _metrics,
+    Kind.HARDWARE: _none,
+}

@@ -1,0 +1,109 @@
+"""`benchx plan`: every point of a scenario, what will not run and why, and how long it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchx.cli.arguments import AsJson, Overrides, ScenarioName
+from benchx.cli.terminal import print_json, print_rows, stdout
+from benchx.cli.words import vocabulary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from benchx.core.device import Device
+    from benchx.runner.plan import PlannedPoint
+    from benchx.scenario import Scenario
+
+
+def plan(scenario: ScenarioName, *, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Print what a run would do.
+
+    Every point of SCENARIO, what will be skipped and why, and how long the rest may take.
+    """
+    show(scenario, overrides or (), as_json=as_json)
+
+
+def show(name: str, overrides: Sequence[str], *, as_json: bool) -> None:
+    """Load, plan and print; shared with `benchx run --dry-run`."""
+    from benchx import scenario
+    from benchx.measure.device import probe_device
+    from benchx.runner.plan import describe
+
+    loaded = scenario.load(name, overrides=overrides)
+    device = probe_device()
+    planned = describe(loaded, vocabulary(), device)
+    if as_json:
+        print_json(_as_json(loaded, device, planned))
+    else:
+        _print(stdout(), loaded, device, planned)
+
+
+def _as_json(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "device": device.to_json(),
+        "most_minutes": _minutes(planned),
+        "most_cost_usd": None,
+        "points": [
+            entry.point.to_json()
+            | {
+                "point_id": entry.point.point_id,
+                "outcome": entry.unavailable and entry.unavailable.outcome.value,
+                "reason": entry.unavailable and entry.unavailable.reason,
+                "install": entry.unavailable and entry.unavailable.install,
+                "most_seconds": entry.est_seconds,
+            }
+            for entry in planned
+        ],
+    }
+
+
+def _minutes(planned: Sequence[PlannedPoint]) -> float:
+    return sum(entry.est_seconds for entry in planned) / 60
+
+
+def _print(
+    console: Console, scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]
+) -> None:
+    console.print(f"{scenario.name}: {scenario.title}")
+    reasons: dict[str, int] = {}
+    for part, entries in _by_part(planned).items():
+        _print_part(console, scenario.parts[part].name, entries, reasons)
+    for text, number in reasons.items():
+        console.print(f"[{number}] {text}")
+    runs = sum(entry.unavailable is None for entry in planned)
+    console.print(
+        f"{len(planned)} points, {runs} to run on {device.name}, at most "
+        f"{_minutes(planned):.1f} min of timing, set-up not counted; "
+        "cost unknown: no price of this device is known"
+    )
+
+
+def _by_part(planned: Sequence[PlannedPoint]) -> dict[int, list[PlannedPoint]]:
+    parts: dict[int, list[PlannedPoint]] = {}
+    for entry in planned:
+        parts.setdefault(entry.point.part, []).append(entry)
+    return parts
+
+
+def _print_part(
+    console: Console, name: str, entries: Sequence[PlannedPoint], reasons: dict[str, int]
+) -> None:
+    from benchx.cli.labels import Labels
+
+    first = entries[0].point
+    varying = Labels(entry.point for entry in entries).varying(first)
+    fixed = " ".join(f"{axis}={v}" for axis, v in first.params.items() if axis not in varying)
+    console.print(f"\n{name}: {first.subject} with {fixed}")
+    print_rows(console, [_row(entry, varying, reasons) for entry in entries])
+
+
+def _row(entry: PlannedPoint, varying: Sequence[str], reasons: dict[str, int]) -> dict[str, Any]:
+    row: dict[str, Any] = {axis: entry.point.params[axis] for axis in varying}
+    row |= {"backend": entry.point.backend, "timing s": f"{entry.est_seconds:.0f}", "plan": "run"}
+    if entry.unavailable is not None:
+        number = reasons.setdefault(str(entry.unavailable), len(reasons) + 1)
+        row["plan"] = f"{entry.unavailable.outcome.value} [{number}]"
+    return row

@@ -1,0 +1,175 @@
+"""`benchx run`: measure a scenario, store it as it arrives, show the table, write the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchx.cli import plan
+from benchx.cli.arguments import AsJson, OutDir, Overrides
+from benchx.cli.terminal import print_json, stderr, stdout
+from benchx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchx.runner import RunSummary
+    from benchx.scenario import Scenario
+
+NEWEST = "newest"
+"""What a bare `--resume` stands for."""
+
+RESULTS = Path("results")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is to be run: a scenario, anew or as the rest of an earlier run."""
+
+    scenario: Scenario
+    out_dir: Path
+    resume: Path | None
+
+
+def run(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="SCENARIO", help="A YAML file, or the name of a shipped scenario."),
+    ] = None,
+    *,
+    out: OutDir = None,
+    overrides: Overrides = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[RUN]", help="Continue an unfinished run: this folder, or the newest one."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Write no CSV, Markdown and figures.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure a scenario.
+
+    The run is stored under results/ (or --out) as it goes; the table is printed, and CSV,
+    Markdown and figures are written beside it. Exit code 4 if a point failed.
+    """
+    if resume is None and scenario is None:
+        raise UsageError("no scenario was named", hint="benchx list scenarios")
+    if dry_run and scenario is not None:
+        plan.show(scenario, overrides or (), as_json=as_json)
+        return 0
+    summary = _measure(_request(scenario, out or RESULTS, overrides or (), resume))
+    report = () if no_report else _write_report(summary.path)
+    if as_json:
+        print_json(_as_json(summary, report))
+    else:
+        _show(summary, report)
+    return int(summary.exit_code)
+
+
+def _request(
+    scenario: str | None, out_dir: Path, overrides: Sequence[str], resume: str | None
+) -> Request:
+    from benchx import scenario as scenarios
+
+    run_folder = None if resume is None else _find(resume, out_dir, scenario)
+    if scenario is not None:
+        loaded = scenarios.load(scenario, overrides=overrides)
+    elif overrides:
+        raise UsageError("--set would change the run that is to be continued")
+    else:
+        assert run_folder is not None
+        loaded = _stored(run_folder)
+    return Request(scenario=loaded, out_dir=out_dir, resume=run_folder)
+
+
+def _find(resume: str, out_dir: Path, scenario: str | None) -> Path:
+    """The run folder that `--resume` means."""
+    from benchx import scenario as scenarios
+    from benchx.runner.resume import newest_unfinished, require_run
+
+    if resume == NEWEST:
+        name = None if scenario is None else scenarios.load(scenario).name
+        return newest_unfinished(out_dir, name)
+    if scenario is None and resume in scenarios.shipped() and not Path(resume).exists():
+        raise UsageError(f"{resume!r} is no run folder", hint=f"benchx run {resume} --resume")
+    path = Path(resume)
+    return require_run(path if path.exists() else out_dir / resume)
+
+
+def _stored(run_folder: Path) -> Scenario:
+    """The scenario that an earlier run was started from, as stored with it."""
+    from benchx.scenario import Scenario
+    from benchx.store import read_meta
+    from benchx.store.meta import RUN_FILE
+
+    return Scenario.from_json(read_meta(run_folder).resolved, source=run_folder / RUN_FILE)
+
+
+def _measure(request: Request) -> RunSummary:
+    from benchx import runner
+    from benchx.cli.labels import Labels
+    from benchx.cli.progress import make_progress
+    from benchx.cli.words import vocabulary
+    from benchx.scenario import expand
+
+    words = vocabulary()
+    labels = Labels(expand(request.scenario, words))
+    with make_progress(stderr(), labels) as progress:
+        return runner.run(
+            request.scenario,
+            words,
+            out_dir=request.out_dir,
+            resume=request.resume,
+            progress=progress,
+        )
+
+
+def _write_report(run_folder: Path) -> Sequence[Path]:
+    from benchx import reporting
+
+    return reporting.report([run_folder], run_folder / "report").files
+
+
+def _show(summary: RunSummary, report: Sequence[Path]) -> None:
+    from benchx import reporting
+    from benchx.store import read_run
+
+    console = stdout()
+    reporting.print_run(read_run(summary.path), console)
+    console.print(f"\nrun:    {summary.path}", soft_wrap=True)
+    if report:
+        console.print(f"report: {summary.path / 'report'} ({len(report)} files)", soft_wrap=True)
+    failed = {o.value: n for o, n in summary.outcomes.items() if o.is_failure}
+    if failed:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
+        points = sum(summary.outcomes.values())
+        stderr().print(f"{sum(failed.values())} of {points} points failed: {counts}")
+
+
+def _as_json(summary: RunSummary, report: Sequence[Path]) -> dict[str, object]:
+    return {
+        "run": str(summary.path),
+        "status": summary.status.value,
+        "outcomes": {outcome.value: count for outcome, count in summary.outcomes.items()},
+        "kept_records": summary.kept,
+        "written_records": summary.written,
+        "notes": list(summary.notes),
+        "report": [str(path) for path in report],
+        "exit_code": int(summary.exit_code),
+    }
+
+
+def with_resume_value(arguments: Sequence[str]) -> list[str]:
+    """Give a bare `--resume` its value, so that `--resume` and `--resume RUN` can both be said."""
+    given = list(arguments)
+    for place, word in enumerate(given):
+        following = given[place + 1] if place + 1 < len(given) else "-"
+        if word == "--resume" and following.startswith("-"):
+            given[place] = f"--resume={NEWEST}"
+    return given

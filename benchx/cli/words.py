@@ -1,0 +1,18 @@
+"""What is registered, as the scenario loader needs it; importing this imports no torch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchx.scenario import Vocabulary
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """The words of all registered operators, third parties' included."""
+    from benchx.ops.vocabulary import kernel_words
+    from benchx.scenario import Vocabulary
+
+    return Vocabulary(ops=kernel_words())
