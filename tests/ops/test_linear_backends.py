@@ -1,0 +1,56 @@
+"""Every backend of the linear-attention family on every adversarial case, on CPU and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import benchx.ops.catalog  # noqa: F401
+from benchx.measure.device import list_devices
+from benchx.ops.base import OPERATORS, Backend, Operator, backends_of
+from benchx.ops.conformance import offences
+from benchx.ops.linear_cases import Case, decode_cases, prefill_cases
+
+PREFILL = ("linear_attention", "delta_rule", "gated_delta_rule", "kda_prefill")
+CPU = list_devices()[-1]
+
+
+def parameters(width: int) -> Iterator[Any]:
+    """Operator, backend and case of every test."""
+    for name in (*PREFILL, "kda_decode"):
+        operator = OPERATORS.get(name)
+        all_cases = prefill_cases if name in PREFILL else decode_cases
+        for case in all_cases(operator, width=width):
+            for backend in backends_of(name):
+                label = f"{name}/{backend.name}: {case.name}"
+                yield pytest.param(operator, backend, case, id=label)
+
+
+def on_the_cpu() -> list[Any]:
+    """What the CPU can run, narrow enough to be quick."""
+    return [p for p in parameters(32) if p.values[1].unavailable(p.values[2].params, CPU) is None]
+
+
+@pytest.mark.parametrize(("operator", "backend", "case"), on_the_cpu())
+def test_a_backend_is_right_and_touches_nothing_else_on_the_cpu(
+    operator: Operator[Any], backend: Backend[Any], case: Case[Any]
+) -> None:
+    assert offences(operator, backend, case.make(operator, torch.device("cpu")), CPU) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("operator", "backend", "case"), list(parameters(128)))
+def test_a_backend_is_right_and_touches_nothing_else_on_the_gpu(
+    operator: Operator[Any], backend: Backend[Any], case: Case[Any]
+) -> None:
+    device = list_devices()[0]
+    if not device.is_gpu:
+        pytest.skip("no GPU")
+    unavailable = backend.unavailable(case.params, device)
+    if unavailable is not None:
+        pytest.skip(str(unavailable))
+    inputs = case.make(operator, torch.device(device.torch_device))
+    assert offences(operator, backend, inputs, device) == []
