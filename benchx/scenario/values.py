@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from benchx.core.axes import LENGTHS_EXPECTED, AxisSpec, Scalar, format_lengths, parse_lengths
 from benchx.core.errors import nearest_word
-from benchx.core.units import LARGEST_COUNT, UnitError, parse_count, parse_share
+from benchx.core.units import LARGEST_COUNT, UnitError, parse_count
 
 
 class ValueProblem(UnitError):
@@ -52,9 +52,9 @@ def _int(spec: AxisSpec, value: Scalar) -> int:
 
 def _float(spec: AxisSpec, value: Scalar) -> float:
     expected = f"a number{_at_least(spec)}"
-    if isinstance(value, bool):
+    if isinstance(value, bool | str):
         raise UnitError(value, expected)
-    number = parse_share(value) if isinstance(value, str) else float(value)
+    number = float(value)
     if spec.minimum is not None and number < spec.minimum:
         raise UnitError(value, expected)
     return number + 0.0  # -0.0 and 0.0 are one value and must be one point
