@@ -1,0 +1,46 @@
+"""How the kernels are cut on each architecture: fixed, chosen from measured sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from benchx_kernels.batch import Batch
+
+CHUNK = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanConfig:
+    """How K2 of the chunked prefill is cut.
+
+    Attributes:
+        block_v: Columns of the state that one program holds.
+        warps: Warps of a program.
+        stages: Loads in flight: the depth of the software pipeline over chunks.
+        segment_chunks: Chunks per segment of the parallel scan; 0 walks each sequence in one go.
+    """
+
+    block_v: int
+    warps: int
+    stages: int
+    segment_chunks: int = 0
+
+
+@cache
+def _processors(index: int) -> int:
+    return int(torch.cuda.get_device_properties(index).multi_processor_count)
+
+
+def scan_config(
+    device: torch.device, heads: int, batch: Batch, key_dim: int, value_dim: int
+) -> ScanConfig:
+    """The fewest column blocks that still occupy the device; segments once those are too few."""
+    processors = _processors(device.index or 0) if device.type == "cuda" else 1
+    pairs = heads * len(batch.lengths)
+    block_v = min(value_dim, 128)
+    while block_v > 16 and pairs * (value_dim // block_v) * 2 <= processors:
+        block_v //= 2
+    return ScanConfig(block_v=block_v, warps=8 if block_v >= 128 else 4, stages=2)

@@ -1,0 +1,219 @@
+"""Chunked prefill of the linear-attention family in Triton: KDA and, specialised, its ancestors.
+
+One pair of kernels serves all of them: a vector gate is KDA, a scalar gate the gated delta rule,
+no gate the delta rule; without the delta term they become gated and plain linear attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import triton
+
+from benchx_kernels._checks import check_prefill, check_states
+from benchx_kernels._configs import ScanConfig, scan_config
+from benchx_kernels.batch import Batch
+from benchx_kernels.device import chunk_intra, chunk_scan
+
+GateKind = Literal["bounded", "softplus", "log", "scalar", "none"]
+
+CHUNK = 64
+_GATES: dict[str, int] = {
+    "bounded": chunk_intra.GATE_BOUNDED,
+    "softplus": chunk_intra.GATE_SOFTPLUS,
+    "log": chunk_intra.GATE_LOG,
+    "scalar": chunk_intra.GATE_SCALAR,
+    "none": chunk_intra.GATE_NONE,
+}
+# Largest |lower_bound| for which 2^(half a 32-token block's decay) still fits fp32 and bf16:
+# 16 x 5 nats = 115 bits of the 126 that a normal number has.
+_STEEPEST_BOUND = 5.0
+_PREFIX_BLOCK_V = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """How decay enters the recurrence.
+
+    Attributes:
+        kind: `bounded`: lower_bound * sigmoid(exp(a_log) * (g + dt_bias)); `softplus`:
+            -exp(a_log) * softplus(g + dt_bias); `log`: g is the log decay; `scalar`: one log
+            decay a head; `none` (arXiv 2510.26692, section 4).
+        g: [T, H, K], or [T, H] for `scalar`; None for `none`.
+        a_log: fp32 [H], for `bounded` and `softplus`.
+        dt_bias: fp32 [H, K], likewise.
+        lower_bound: Smallest log decay of `bounded`, nats.
+    """
+
+    kind: GateKind
+    g: torch.Tensor | None = None
+    a_log: torch.Tensor | None = None
+    dt_bias: torch.Tensor | None = None
+    lower_bound: float = -5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class States:
+    """Recurrent states of a batch, [N, H, V, K] (`v_first`) or [N, H, K, V], fp32 or bf16.
+
+    Attributes:
+        initial: State before the first token; None is zero.
+        final: Receives the state after the last token; None discards it.
+        v_first: Layout of both.
+    """
+
+    initial: torch.Tensor | None = None
+    final: torch.Tensor | None = None
+    v_first: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Workspace:
+    """What K1 leaves for K2: [H, slots, C, *] bf16 tiles and [H, slots, K] fp32 decays."""
+
+    kd: torch.Tensor
+    qd: torch.Tensor
+    z: torch.Tensor
+    y: torch.Tensor
+    decay: torch.Tensor
+    delta: bool
+
+    @classmethod
+    def allocate(cls, q: torch.Tensor, slots: int, *, delta: bool) -> _Workspace:
+        heads, key_dim = q.shape[1], q.shape[2]
+
+        def tiles(width: int) -> torch.Tensor:
+            return torch.empty(heads, slots, CHUNK, width, dtype=torch.bfloat16, device=q.device)
+
+        return cls(
+            kd=tiles(key_dim) if delta else q,  # never read without the delta term
+            qd=tiles(key_dim),
+            z=tiles(key_dim),
+            y=tiles(CHUNK),
+            decay=torch.empty(heads, slots, key_dim, dtype=torch.float32, device=q.device),
+            delta=delta,
+        )
+
+
+def chunk_prefill(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    beta: torch.Tensor | None,
+    *,
+    gate: Gate,
+    batch: Batch,
+    scale: float,
+    states: States | None = None,
+    qk_l2norm: bool = True,
+    config: ScanConfig | None = None,
+) -> torch.Tensor:
+    """Outputs [T, H, V] of packed sequences, in v's dtype; `states.final` is filled.
+
+    Args:
+        q: Queries [T, H, K], K of 64, 128 or 256.
+        k: Keys [T, H, K].
+        v: Values [T, H, V].
+        beta: Logits of the delta rule's strength [T, H]; None leaves the delta term out.
+        gate: The decay.
+        batch: Where the sequences begin; they may be empty.
+        scale: Factor on the queries.
+        states: Initial and final states; None starts from zero and keeps none.
+        qk_l2norm: Divide q and k by sqrt(sum(x^2) + 1e-6) over K first.
+        config: How K2 is cut; None picks what was measured best.
+
+    Raises:
+        ValueError: Before any launch, for shapes, dtypes, devices or strides that do not fit.
+    """
+    states = states or States()
+    check_prefill(q, k, v, beta, gate.kind, (gate.g, gate.a_log, gate.dt_bias), batch)
+    check_states(states.initial, states.final, batch, q, v.shape[2], states.v_first)
+    o = torch.empty_like(v)
+    if not batch.lengths or v.shape[1] == 0:
+        return o
+    slots = batch.tokens // CHUNK + len(batch.lengths)
+    work = _Workspace.allocate(q, slots, delta=beta is not None)
+    _launch_intra(work, q, k, beta, gate, batch, scale, qk_l2norm)
+    config = config or scan_config(q.device, v.shape[1], batch, q.shape[2], v.shape[2])
+    _launch_scan(work, v, states, batch, o, config)
+    return o
+
+
+def _launch_intra(
+    work: _Workspace,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    beta: torch.Tensor | None,
+    gate: Gate,
+    batch: Batch,
+    scale: float,
+    qk_l2norm: bool,
+) -> None:
+    heads, key_dim = q.shape[1], q.shape[2]
+    slots = work.qd.shape[1]
+    narrow = gate.kind == "bounded" and -gate.lower_bound <= _STEEPEST_BOUND
+    chunk_intra.chunk_intra[(heads, slots)](
+        q, k, gate.g, beta, gate.a_log, gate.dt_bias, batch.cu_seqlens,
+        work.kd, work.qd, work.z, work.y, work.decay,
+        scale, gate.lower_bound, len(batch.lengths), slots, heads,
+        CHUNK=CHUNK, K=key_dim, GATE=_GATES[gate.kind], DELTA=work.delta,
+        L2_NORM=qk_l2norm, DIAGONAL=32 if narrow else 1,
+        num_warps=8 if key_dim > 64 else 4, num_stages=1,
+    )  # fmt: skip
+
+
+def _launch_scan(
+    work: _Workspace,
+    v: torch.Tensor,
+    states: States,
+    batch: Batch,
+    o: torch.Tensor,
+    config: ScanConfig,
+) -> None:
+    heads, slots, _, key_dim = work.qd.shape
+    value_dim, sequences = o.shape[2], len(batch.lengths)
+    chunks = triton.cdiv(max(batch.longest, 1), CHUNK)
+    length = config.segment_chunks or chunks
+    segments = triton.cdiv(chunks, length)
+    cut = (slots, heads, segments, length)
+    constants: dict[str, Any] = {"CHUNK": CHUNK, "K": key_dim, "V": value_dim}
+    starts = None
+    if segments > 1:
+        starts = _segment_starts(work, v, states, batch, cut, config, constants)
+    chunk_scan.state_scan[(value_dim // config.block_v, heads, sequences * segments)](
+        work.kd, work.qd, work.z, work.y, work.decay, v, batch.cu_seqlens,
+        states.initial, states.final, starts, o, *cut,
+        BLOCK_V=config.block_v, DELTA=work.delta, HAS_INITIAL=states.initial is not None,
+        STORE_FINAL=states.final is not None, V_FIRST=states.v_first, SEGMENTED=segments > 1,
+        STAGES=config.stages, num_warps=config.warps, **constants,
+    )  # fmt: skip
+
+
+def _segment_starts(
+    work: _Workspace,
+    v: torch.Tensor,
+    states: States,
+    batch: Batch,
+    cut: tuple[int, int, int, int],
+    config: ScanConfig,
+    constants: dict[str, Any],
+) -> torch.Tensor:
+    """The state before each segment, fp32 [N * H * segments, K, V]."""
+    _, heads, segments, _ = cut
+    sequences, key_dim, value_dim = len(batch.lengths), constants["K"], constants["V"]
+    count, columns = sequences * heads * segments, value_dim + key_dim
+    local = v.new_empty(count, key_dim, columns, dtype=torch.float32)
+    starts = v.new_empty(count, key_dim, value_dim, dtype=torch.float32)
+    chunk_scan.segment_scan[(columns // config.block_v, heads, sequences * segments)](
+        work.kd, work.z, work.decay, v, batch.cu_seqlens, local, *cut,
+        BLOCK_V=config.block_v, DELTA=work.delta, STAGES=config.stages,
+        num_warps=config.warps, **constants,
+    )  # fmt: skip
+    chunk_scan.segment_prefix[(value_dim // _PREFIX_BLOCK_V, heads, sequences)](
+        local, states.initial, starts, batch.cu_seqlens, *cut[1:],
+        BLOCK_V=_PREFIX_BLOCK_V, HAS_INITIAL=states.initial is not None,
+        V_FIRST=states.v_first, num_warps=4, **constants,
+    )  # fmt: skip
+    return starts

@@ -1,0 +1,1 @@
+"""Code that runs on the device: Triton functions only, launched by the modules one level up."""

@@ -1,0 +1,268 @@
+"""K1 of chunked linear attention: everything that does not need the state, one program per chunk.
+
+For a chunk of C tokens and one head (notation of arXiv 2510.26692, section 3; G is the inclusive
+cumulative log2-decay inside the chunk, `x * y` is elementwise):
+
+    A[i,j] = sum_c k[i,c] k[j,c] 2^(G[i,c] - G[j,c])          i > j
+    M[i,j] = scale * sum_c q[i,c] k[j,c] 2^(G[i,c] - G[j,c])  i >= j
+    X      = (I + diag(beta) A)^-1 diag(beta)
+    Kd = k * 2^G     Qd = scale * q * 2^G     Y = M X     Z = X^T (k * 2^(G_last - G))
+
+so that K2 is left with R = V - Kd S, o = Qd S + Y R and S <- diag(2^G_last) S + Z^T R. The usual
+split stores X Kd and X V instead. Then 16-bit roundings land on rows that nearly cancel when keys
+repeat (the sum over a chunk telescopes); folding X into Y and Z cancels in fp32 first, needs no V
+in K1, and moves a seventh fewer bytes.
+
+`A` and `M` need the *difference* G[i] - G[j]; 2^-G alone overflows after a few strongly decaying
+tokens. Every pair i > j is split at exactly one level of a binary tree over the chunk, at a
+boundary r with j <= r < i, so 2^-|G - G[r]| <= 1 serves both factors and nothing can overflow,
+whatever the gate. A gate with a lower bound needs no more levels once a block's total decay fits
+fp32's exponent range: the rest is one product around the block's middle.
+
+The inverse is built by the same tree: with X inverting the diagonal blocks of size b, X - X L_b X
+inverts those of size 2b (L_b: the part of L below them). Its entries stay within [-1, 1] for
+normalised keys, since every partial product of (I - beta k k^T) is a contraction; a Neumann
+series, whose powers grow like binomials for equal keys, overflows fp16 there.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from benchx_kernels.device.dot import dot16, dot16_add, to_bf16
+
+LOG2_E = 1.4426950408889634
+GATE_BOUNDED, GATE_SOFTPLUS, GATE_LOG, GATE_SCALAR, GATE_NONE = 0, 1, 2, 3, 4
+
+
+@triton.jit
+def locate_chunk(cu_seqlens, slot, n_seqs, CHUNK: tl.constexpr):
+    """The sequence and chunk of a slot: sequence n owns slots from cu[n] // C + n on.
+
+    That offset needs no prefix sum over chunk counts (so no host sync and no extra kernel), and
+    ceil(len / C) <= cu[n+1] // C - cu[n] // C + 1 keeps the ranges apart.
+    """
+    low = 0
+    high = n_seqs
+    while high - low > 1:
+        middle = (low + high) // 2
+        first = tl.load(cu_seqlens + middle).to(tl.int64) // CHUNK + middle
+        low = tl.where(first <= slot, middle, low)
+        high = tl.where(first <= slot, high, middle)
+    start = tl.load(cu_seqlens + low).to(tl.int64)
+    end = tl.load(cu_seqlens + low + 1).to(tl.int64)
+    begin = start + (slot - (start // CHUNK + low)) * CHUNK
+    return begin, end
+
+
+@triton.jit
+def _log2_decay(g, a_log, dt_bias, lower_bound, GATE: tl.constexpr):
+    """Log2 of the decay from what the model hands over, fp32."""
+    log2_e: tl.constexpr = 1.4426950408889634
+    if GATE == 0:
+        x = tl.exp2(a_log * log2_e) * (g + dt_bias)
+        return (lower_bound * log2_e) / (1.0 + tl.exp2(-x * log2_e))
+    elif GATE == 1:
+        x = g + dt_bias
+        # log(1 + e^x) without overflow: x itself once e^-x is below fp32's resolution.
+        soft = tl.where(x > 20.0, x, tl.log2(1.0 + tl.exp2(tl.minimum(x, 20.0) * log2_e)) / log2_e)
+        return -tl.exp2(a_log * log2_e) * soft * log2_e
+    else:
+        return g * log2_e
+
+
+@triton.jit
+def _anchor(cum, HALF: tl.constexpr, CHUNK: tl.constexpr, K: tl.constexpr):
+    """Each row's `cum` at the last row of the first half of its block of 2 x HALF rows: [C, K]."""
+    blocks: tl.constexpr = CHUNK // (2 * HALF)
+    tree = tl.reshape(cum, [blocks, 2 * HALF, K])
+    middle = (tl.arange(0, 2 * HALF) == HALF - 1)[None, :, None]
+    at_middle = tl.sum(tl.where(middle, tree, 0.0), axis=1)
+    return tl.reshape(tl.broadcast_to(at_middle[:, None, :], [blocks, 2 * HALF, K]), [CHUNK, K])
+
+
+@triton.jit
+def _narrow(x, L2_NORM: tl.constexpr):
+    """16 bits for values of at most 1 in magnitude: fp16, three bits more than bf16."""
+    if L2_NORM:
+        return x.to(tl.float16)
+    else:
+        return to_bf16(x)
+
+
+@triton.jit
+def _dot_split(a, b):
+    """a @ b^T of fp32 tiles beyond fp16's range, each as the sum of two bf16 ones."""
+    a_high = to_bf16(a)
+    b_high = to_bf16(b)
+    a_low = to_bf16(a - a_high.to(tl.float32))
+    b_low = to_bf16(b - b_high.to(tl.float32))
+    small = dot16_add(a_high, tl.trans(b_low), dot16(a_low, tl.trans(b_high)))
+    return dot16_add(a_high, tl.trans(b_high), small)
+
+
+@triton.jit
+def _below(SIZE: tl.constexpr, CHUNK: tl.constexpr):
+    """Pairs of a row in the second and a column in the first half of a block of 2 x SIZE."""
+    row = tl.arange(0, CHUNK)[:, None]
+    col = tl.arange(0, CHUNK)[None, :]
+    return (row // (2 * SIZE) == col // (2 * SIZE)) & (row // SIZE > col // SIZE)
+
+
+@triton.jit
+def _split_scores(
+    q, k, cum, keys, queries,
+    SIZE: tl.constexpr, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr,
+):  # fmt: skip
+    """Fill in the pairs that one level of the tree separates."""
+    shrink = tl.exp2(-tl.abs(cum - _anchor(cum, SIZE, CHUNK, K)))
+    ke = _narrow(k * shrink, L2_NORM)
+    qe = _narrow(q * shrink, L2_NORM)
+    split = _below(SIZE, CHUNK)
+    keys = tl.where(split, dot16(ke, tl.trans(ke)), keys)
+    return keys, tl.where(split, dot16(qe, tl.trans(ke)), queries)
+
+
+@triton.jit
+def _scores(
+    q, k, cum, CHUNK: tl.constexpr, K: tl.constexpr, DIAGONAL: tl.constexpr, L2_NORM: tl.constexpr
+):
+    """A (below the diagonal) and M, both fp32 [C, C]."""
+    row = tl.arange(0, CHUNK)[:, None]
+    col = tl.arange(0, CHUNK)[None, :]
+    keys = tl.zeros([CHUNK, CHUNK], tl.float32)
+    queries = tl.zeros([CHUNK, CHUNK], tl.float32)
+    for level in tl.static_range(0, 8):
+        if CHUNK >> (level + 1) >= DIAGONAL:
+            keys, queries = _split_scores(
+                q, k, cum, keys, queries, CHUNK >> (level + 1), CHUNK, K, L2_NORM
+            )
+    if DIAGONAL == 1:
+        same = tl.sum(q * k, axis=1)
+        queries = tl.where(row == col, same[:, None], queries)
+    else:
+        offset = cum - _anchor(cum, DIAGONAL // 2, CHUNK, K)
+        shrink = tl.exp2(offset)
+        grown = k * tl.exp2(-offset)
+        # Above the diagonal these products may be infinite or NaN; they are never selected.
+        block = (row // DIAGONAL) == (col // DIAGONAL)
+        keys = tl.where(block & (row > col), _dot_split(k * shrink, grown), keys)
+        queries = tl.where(block & (row >= col), _dot_split(q * shrink, grown), queries)
+    return keys, queries
+
+
+@triton.jit
+def _inverse(lower, CHUNK: tl.constexpr):
+    """(I + lower)^-1 for a strictly lower triangular fp32 [C, C]; entries within [-1, 1]."""
+    row = tl.arange(0, CHUNK)[:, None]
+    col = tl.arange(0, CHUNK)[None, :]
+    inverse = tl.where(row == col, 1.0, tl.where(_below(1, CHUNK), -lower, 0.0))
+    for level in tl.static_range(1, 8):
+        if (1 << level) < CHUNK:
+            part = tl.where(_below(1 << level, CHUNK), lower, 0.0).to(tl.float16)
+            half = inverse.to(tl.float16)
+            inverse -= dot16(half, dot16(part, half).to(tl.float16))
+    return inverse
+
+
+@triton.jit
+def _vector_gate(
+    g, a_log, dt_bias, at, inside, head, lower_bound, K: tl.constexpr, GATE: tl.constexpr
+):
+    """Log2 decay of each token and channel [C, K], 0 in padded rows."""
+    channel = tl.arange(0, K)
+    raw = tl.load(g + at, mask=inside[:, None], other=0.0).to(tl.float32)
+    rate = 0.0
+    bias = tl.zeros([K], tl.float32)
+    if GATE <= 1:
+        rate = tl.load(a_log + head)
+        bias = tl.load(dt_bias + head * K + channel)
+    log2 = _log2_decay(raw, rate, bias[None, :], lower_bound, GATE)
+    # A padded row must not decay: the chunk's total is what the state is multiplied with.
+    return tl.where(inside[:, None], log2, 0.0)
+
+
+@triton.jit
+def _scalar_scores(query, key, line, CHUNK: tl.constexpr):
+    """`_scores` where all channels share one cumulative decay `line` [C]."""
+    row = tl.arange(0, CHUNK)[:, None]
+    col = tl.arange(0, CHUNK)[None, :]
+    # The difference is <= 0 where it counts; elsewhere it must not overflow before the mask.
+    gap = tl.where(row >= col, line[:, None] - line[None, :], 0.0)
+    factor = tl.where(row >= col, tl.exp2(gap), 0.0)
+    k16 = to_bf16(key)
+    queries = dot16(to_bf16(query), tl.trans(k16)) * factor
+    keys = tl.where(row > col, dot16(k16, tl.trans(k16)) * factor, 0.0)
+    return keys, queries
+
+
+@triton.jit
+def _normalised(x, L2_NORM: tl.constexpr):
+    """Rows divided by sqrt(sum(x^2) + 1e-6)."""
+    if L2_NORM:
+        x *= tl.rsqrt(tl.sum(x * x, axis=1) + 1e-6)[:, None]
+    return x
+
+
+@triton.jit
+def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr, L2_NORM: tl.constexpr):
+    """Y = M X and Z = X^T Kr, with X = (I + diag(beta) A)^-1 diag(beta)."""
+    strength = tl.where(inside, 1.0 / (1.0 + tl.exp2(-logit * 1.4426950408889634)), 0.0)
+    x = _inverse(a * strength[:, None], CHUNK) * strength[None, :]
+    x16 = _narrow(x, L2_NORM)
+    y = dot16(_narrow(m, L2_NORM), x16)
+    return y, dot16(tl.trans(x16), _narrow(kr, L2_NORM))
+
+
+@triton.jit
+def chunk_intra(
+    q, k, g, beta, a_log, dt_bias, cu_seqlens,
+    kd, qd, z, y, decay,
+    scale, lower_bound, n_seqs, n_slots, heads,
+    CHUNK: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr, DELTA: tl.constexpr,
+    L2_NORM: tl.constexpr, DIAGONAL: tl.constexpr,
+):  # fmt: skip
+    """One chunk of one head. Inputs token-major [T, H, *]; workspace [H, slots, C, *] bf16."""
+    head = tl.program_id(0)
+    slot = tl.program_id(1).to(tl.int64)
+    begin, end = locate_chunk(cu_seqlens, slot, n_seqs, CHUNK)
+    if begin >= end:
+        return
+    tokens = begin + tl.arange(0, CHUNK)
+    inside = tokens < end
+    channel = tl.arange(0, K)
+    at = (tokens * heads + head)[:, None] * K + channel[None, :]
+    key = tl.load(k + at, mask=inside[:, None], other=0.0).to(tl.float32)
+    key = _normalised(key, L2_NORM)
+    query = tl.load(q + at, mask=inside[:, None], other=0.0).to(tl.float32)
+    query = _normalised(query, L2_NORM) * scale
+
+    if GATE <= 2:
+        log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
+        cum = tl.cumsum(log2, axis=0)
+        total = tl.sum(log2, axis=0)
+        a, m = _scores(query, key, cum, CHUNK, K, DIAGONAL, L2_NORM)
+    else:
+        line = tl.zeros([CHUNK], tl.float32)
+        if GATE == 3:
+            line = tl.load(g + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
+            line = tl.cumsum(line * 1.4426950408889634, axis=0)
+        a, m = _scalar_scores(query, key, line, CHUNK)
+        cum = tl.broadcast_to(line[:, None], [CHUNK, K])
+        total = tl.broadcast_to(tl.min(line, axis=0), [K])
+
+    tile = head * n_slots + slot
+    rows = tile * CHUNK + tl.arange(0, CHUNK)
+    wide = rows[:, None] * K + channel[None, :]
+    square = rows[:, None] * CHUNK + tl.arange(0, CHUNK)[None, :]
+    grow = tl.exp2(cum)
+    kr = key * tl.exp2(total[None, :] - cum)
+    tl.store(qd + wide, to_bf16(query * grow))
+    tl.store(decay + tile * K + channel, tl.exp2(total))
+    if DELTA:
+        tl.store(kd + wide, to_bf16(key * grow))
+        logit = tl.load(beta + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
+        m, kr = _fold(a, m, kr, logit, inside, CHUNK, L2_NORM)
+    tl.store(y + square, to_bf16(m))
+    tl.store(z + wide, to_bf16(kr))

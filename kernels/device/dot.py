@@ -1,0 +1,49 @@
+"""Matrix products of 16-bit tiles, on a device and in Triton's interpreter."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# The interpreter keeps bf16 as raw bits and multiplies those; there the operands, already rounded
+# to 16 bits, are widened first, which leaves the products exact, as on a device.
+INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
+
+
+@triton.jit
+def dot16(a, b):
+    """a @ b with fp32 accumulation; a, b bf16 or fp16."""
+    if INTERPRETED:
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="ieee")
+    else:
+        return tl.dot(a, b)
+
+
+@triton.jit
+def dot16_add(a, b, acc):
+    """acc + a @ b, fp32."""
+    if INTERPRETED:
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), acc=acc, input_precision="ieee")
+    else:
+        return tl.dot(a, b, acc=acc)
+
+
+@triton.jit
+def to_bf16(x):
+    """Round to the nearest bf16, ties to even (the interpreter's own cast truncates)."""
+    if INTERPRETED:
+        x = x.to(tl.float32)
+        bits = x.to(tl.uint32, bitcast=True)
+        finite = tl.abs(x) < float("inf")
+        rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+        x = tl.where(finite, rounded, bits).to(tl.float32, bitcast=True)
+    return x.to(tl.bfloat16)
+
+
+@triton.jit
+def to_dtype(x, DTYPE: tl.constexpr):
+    """Round fp32 to nearest in the dtype of a tensor that is about to be stored."""
+    if DTYPE == tl.bfloat16:
+        return to_bf16(x)
+    else:
+        return x.to(DTYPE)
