@@ -1,0 +1,99 @@
+"""A fixed piece of work, timed before and after the points: if it moved, the machine did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchx.core.call import PreparedCall
+from benchx.core.device import Device
+from benchx.measure.cache import ColdCache
+from benchx.measure.gpu import synchronize
+from benchx.measure.timers import make_timer
+from benchx.stats.summary import median
+
+if TYPE_CHECKING:
+    import torch
+
+_MIB = 2**20
+_SAMPLES = 15
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class WorkSize:
+    """Size of a copy and of a square matrix product, and the dtype of the latter."""
+
+    copy_bytes: int
+    matrix: int
+    dtype: str
+
+
+GPU_CONTROL = WorkSize(256 * _MIB, 2048, "bfloat16")
+CPU_CONTROL = WorkSize(32 * _MIB, 256, "float32")
+
+
+@dataclass(frozen=True)
+class ControlTimes:
+    """Medians of both halves; apart, because a change of card may move only one of them."""
+
+    copy_ms: float
+    product_ms: float
+
+
+class ControlKernel:
+    """A copy and a matrix product of fixed size on `device`.
+
+    GPU: 256 MiB and bf16 2048^3. CPU: 32 MiB and fp32 256^3.
+    """
+
+    def __init__(self, device: Device) -> None:
+        size = GPU_CONTROL if device.is_gpu else CPU_CONTROL
+        self._copy = copy_call(device, size.copy_bytes)
+        self._product = product_call(device, size.matrix, size.dtype)
+        self._timer = make_timer("auto", device, ColdCache(device))
+        for call in (self._copy, self._product):
+            self._timer.sample([call], 3)
+
+    def times_ms(self) -> ControlTimes:
+        """Medians of 15 cold calls of each."""
+        copy, product = (
+            median(self._timer.sample([call], _SAMPLES).device_time_ms)
+            for call in (self._copy, self._product)
+        )
+        return ControlTimes(copy_ms=copy, product_ms=product)
+
+    def time_ms(self) -> float:
+        """Copy and product together."""
+        times = self.times_ms()
+        return times.copy_ms + times.product_ms
+
+
+def copy_call(device: Device, nbytes: int) -> PreparedCall:
+    """Copies `nbytes` from one buffer into another; moves twice that, read and written."""
+    import torch
+
+    source = torch.ones(nbytes // 4, dtype=torch.float32, device=device.torch_device)
+    target = torch.empty_like(source)
+    return _call(lambda: target.copy_(source), device)
+
+
+def product_call(device: Device, matrix: int, dtype: str) -> PreparedCall:
+    """Multiplies two square matrices of seeded normal values (zeros would run faster)."""
+    import torch
+
+    generator = torch.Generator(device=device.torch_device).manual_seed(_SEED)
+    left, right = (
+        torch.randn(matrix, matrix, generator=generator, device=device.torch_device).to(
+            getattr(torch, dtype)
+        )
+        for _ in range(2)
+    )
+    out = torch.empty_like(left)
+    return _call(lambda: torch.matmul(left, right, out=out), device)
+
+
+def _call(work: Callable[[], torch.Tensor], device: Device) -> PreparedCall:
+    synchronize(device)
+    return PreparedCall(run=lambda: {"out": work()})

@@ -1,0 +1,88 @@
+"""What software and machine a launch ran on; nothing that names a person or a host."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import benchx
+from benchx.measure.device import cpu_name, usable_cpus
+
+
+def snapshot() -> dict[str, Any]:
+    """Versions and hardware as plain data; None where something is absent.
+
+    Keys: python, os, kernel, machine, cpu, cpus (usable by this process), torch, torch_threads,
+    cuda, hip, driver, triton, numpy, benchx, git_commit and git_dirty (of the checkout that
+    benchx was imported from). No host name, user name or path.
+    """
+    import torch
+
+    commit, dirty = git_state(Path(benchx.__file__).parent.parent)
+    return {
+        "python": platform.python_version(),
+        "os": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu": cpu_name(),
+        "cpus": len(usable_cpus()),
+        "torch": str(torch.__version__),
+        "torch_threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "driver": driver_version(),
+        "triton": package_version("triton") or package_version("pytorch-triton-rocm"),
+        "numpy": package_version("numpy"),
+        "benchx": package_version("benchx"),
+        "git_commit": commit,
+        "git_dirty": dirty,
+    }
+
+
+def package_version(name: str) -> str | None:
+    """Version of an installed distribution, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def driver_version() -> str | None:
+    """Version of the GPU driver (NVIDIA through NVML, AMD from the kernel), or None."""
+    amd = Path("/sys/module/amdgpu/version")
+    if amd.is_file():
+        return amd.read_text().strip()
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        found = pynvml.nvmlSystemGetDriverVersion()
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return None
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def git_state(root: Path) -> tuple[str | None, bool | None]:
+    """Commit of the checkout at `root` and whether tracked files differ; (None, None) if none."""
+    if not (root / ".git").exists():
+        return None, None
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return None, None
+    changes = _git(root, "status", "--porcelain", "--untracked-files=no")
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(root), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,53 @@
+"""Choosing a timer by name."""
+
+from __future__ import annotations
+
+from benchx.core.device import Device
+from benchx.core.errors import UsageError, nearest_word
+from benchx.measure.cache import ColdCache
+from benchx.measure.cpu_timer import CpuTimer
+from benchx.measure.event_timer import EventTimer
+from benchx.measure.graph_timer import GraphTimer
+from benchx.measure.sampling import SampleBatch, Timer, TimerUnsupported
+
+__all__ = ["TIMERS", "SampleBatch", "Timer", "TimerUnsupported", "make_timer"]
+
+TIMERS = {
+    "auto": "events on a GPU, cpu otherwise",
+    "events": "device events around each call, queued as a user would",
+    "events_spin": "events, with the device kept busy until the call is fully queued",
+    "graph": "many calls in one graph over rotating copies",
+    "cpu": "monotonic clock around each call",
+}
+"""Timer name -> one line of explanation."""
+
+
+def make_timer(
+    timer: str, device: Device, cache: ColdCache | None, *, copy_bytes: int | None = None
+) -> Timer:
+    """The timer called `timer` on `device`.
+
+    Args:
+        timer: A key of `TIMERS`.
+        device: Where the calls run.
+        cache: Makes each sample cold; None measures warm.
+        copy_bytes: Bytes of one set of inputs. The graph timer needs it to know whether the
+            rotation is cold; without it, it notes `warm_l2`.
+
+    Raises:
+        UsageError: An unknown name, or a timer that this device does not have.
+    """
+    if timer not in TIMERS:
+        near = nearest_word(timer, TIMERS)
+        tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(TIMERS)}"
+        raise UsageError(f"unknown timer {timer!r}{tail}")
+    if timer == "auto":
+        timer = "events" if device.is_gpu else "cpu"
+    if (timer == "cpu") == device.is_gpu:
+        fitting = "events, events_spin or graph" if device.is_gpu else "cpu"
+        raise UsageError(f"timer {timer!r} can't time work on {device.name}; use {fitting}")
+    if timer == "cpu":
+        return CpuTimer(cache)
+    if timer == "graph":
+        return GraphTimer(device, cache, copy_bytes=copy_bytes)
+    return EventTimer(device, cache, spin=timer == "events_spin")
