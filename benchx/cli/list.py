@@ -10,6 +10,7 @@ import typer
 
 from benchx.cli.arguments import AsJson
 from benchx.cli.terminal import print_json, print_rows, stdout
+from benchx.core.errors import UsageError, nearest_word
 
 
 class Kind(StrEnum):
@@ -34,7 +35,7 @@ NOTHING = {
 
 
 def list_(
-    kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)],
+    kind: Annotated[str, typer.Argument(metavar="WHAT", help="Which kind of word.")],
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -42,13 +43,18 @@ def list_(
 
     One of: scenarios, ops, backends, engines, metrics, hardware.
     """
-    entries = ENTRIES[kind]()
+    if kind not in tuple(Kind):
+        near = nearest_word(kind, [known.value for known in Kind])
+        tail = f"; did you mean {near!r}?" if near else ""
+        raise UsageError(f"can't list {kind!r}; expected one of {', '.join(Kind)}{tail}")
+    chosen = Kind(kind)
+    entries = ENTRIES[chosen]()
     if as_json:
         print_json(entries)
     elif entries:
-        print_rows(stdout(), _rows(kind, entries))
+        print_rows(stdout(), _rows(chosen, entries))
     else:
-        stdout().print(NOTHING[kind])
+        stdout().print(NOTHING[chosen])
 
 
 def _rows(kind: Kind, entries: Entries) -> Entries:

@@ -102,7 +102,8 @@ def _print_part(
 
 def _row(entry: PlannedPoint, varying: Sequence[str], reasons: dict[str, int]) -> dict[str, Any]:
     row: dict[str, Any] = {axis: entry.point.params[axis] for axis in varying}
-    row |= {"backend": entry.point.backend, "timing s": f"{entry.est_seconds:.0f}", "plan": "run"}
+    seconds = None if entry.unavailable else float(f"{entry.est_seconds:.3g}")
+    row |= {"backend": entry.point.backend, "plan": "run", "timing s": seconds}
     if entry.unavailable is not None:
         number = reasons.setdefault(str(entry.unavailable), len(reasons) + 1)
         row["plan"] = f"{entry.unavailable.outcome.value} [{number}]"

@@ -77,7 +77,9 @@ def _print_bare(console: Console, lines: Sequence[Sequence[str]], right: Sequenc
 def _cell(value: Any) -> str:  # noqa: ANN401 - any plain data
     if value is None:
         return ""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def print_json(data: Any) -> None:  # noqa: ANN401 - any plain data

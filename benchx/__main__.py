@@ -1,0 +1,5 @@
+"""`python -m benchx`."""
+
+from benchx.cli.app import main
+
+main()
