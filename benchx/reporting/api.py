@@ -15,7 +15,8 @@ from benchx.reporting import png as _png
 from benchx.reporting.document import build_document
 from benchx.reporting.figures import plan_figures
 from benchx.reporting.sink import SINKS, Destination
-from benchx.store import Run, read_run
+from benchx.runner.aggregate import load_run
+from benchx.store import Run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,7 @@ def report(
         UsageError: When a sink or the baseline is unknown.
     """
     chosen = [SINKS.get(name) for name in sinks]
-    document = build_document([read_run(path) for path in run_paths], baseline=baseline)
+    document = build_document([load_run(path) for path in run_paths], baseline=baseline)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         destination = Destination(folder=out_dir)

@@ -16,6 +16,8 @@ ROW_IN = 0.235
 
 _DODGE = 0.15
 _BAND = "#f4f4f4"
+_MARGIN = 0.05
+_LEAST_MARGIN = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +48,25 @@ class DotRow:
     failures: tuple[Failure, ...] = ()
 
 
-def draw_dots(axes: Axes, rows: Sequence[DotRow], styles: Mapping[str, Style]) -> None:
-    """Draw the rows from top to bottom on a logarithmic x axis."""
+def draw_dots(
+    axes: Axes,
+    rows: Sequence[DotRow],
+    styles: Mapping[str, Style],
+    *,
+    include: Sequence[float] = (),
+) -> None:
+    """Draw the rows from top to bottom on a logarithmic x axis.
+
+    Args:
+        axes: Empty axes.
+        rows: At least one dot in all.
+        styles: Backend -> style, in the order in which backends are set apart within a row.
+        include: Further x values that must be visible.
+    """
     names = [name for name in styles if any(name in _names(row) for row in rows)]
     offsets = {name: (index - (len(names) - 1) / 2) * _DODGE for index, name in enumerate(names)}
     axes.set_xscale("log")
+    axes.set_xlim(*_range(rows, include))
     for height, row in enumerate(rows):
         if height % 2:
             axes.axhspan(height - 0.5, height + 0.5, color=_BAND, zorder=0, linewidth=0)
@@ -63,6 +79,14 @@ def draw_dots(axes: Axes, rows: Sequence[DotRow], styles: Mapping[str, Style]) -
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
+
+
+def _range(rows: Sequence[DotRow], include: Sequence[float]) -> tuple[float, float]:
+    dots = [dot for row in rows for dot in row.dots]
+    ends = [end for dot in dots for end in (dot.low, dot.value, dot.high) if end is not None]
+    low, high = min((*ends, *include)), max((*ends, *include))
+    margin = max((high / low) ** _MARGIN, _LEAST_MARGIN)
+    return low / margin, high * margin
 
 
 def _names(row: DotRow) -> set[str]:

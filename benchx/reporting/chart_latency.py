@@ -32,7 +32,7 @@ _TOKEN_AXES = frozenset({"seqlens", "context", "prefix"})
 
 
 def latency_lines(plan: Lines, *, styles: Mapping[str, Style], frame: Frame) -> Figure:
-    """Median device time (ms) over one axis, both logarithmic, bars = 95 % interval.
+    """Median device time (ms) over one axis, both logarithmic, bars = intervals.
 
     Args:
         plan: At most six panels.
@@ -134,7 +134,7 @@ def _label_lines(
 def latency_dots(
     categories: Sequence[Category], *, styles: Mapping[str, Style], frame: Frame
 ) -> Figure:
-    """Median device time (ms, logarithmic) per group of equal inputs, bars = 95 % interval."""
+    """Median device time (ms, logarithmic) per group of equal inputs, bars = intervals."""
     figure = new_figure(frame, ROW_IN * len(categories) + 0.75)
     axes = figure.subplots()
     rows = [_dot_row(category) for category in categories]

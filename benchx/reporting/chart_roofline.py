@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchx.reporting.chart_canvas import Frame, legend_above, new_figure
 from benchx.reporting.chart_scales import label_log_axis
 from benchx.reporting.frame import ok_rows
-from benchx.reporting.numbers import digits
+from benchx.reporting.numbers import digits, flop_rate
 from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, INK, Style
 
 if TYPE_CHECKING:
@@ -23,6 +24,27 @@ _MARGIN = 3.0
 
 SIDE_STEP = 1.05
 """Factor by which backends are set apart sideways: equal inputs have equal intensity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Roof:
+    """The ceilings in the unit of the chart's y axis."""
+
+    unit: str
+    per_tflop_s: float
+    flat: float
+    slope: float  # unit per FLOP/byte
+
+    @property
+    def ridge(self) -> float:
+        """Intensity where the two ceilings meet, FLOP/byte."""
+        return self.flat / self.slope
+
+
+def _roof(ceilings: CeilingRates) -> _Roof:
+    unit, factor = ("GFLOP/s", 1e3) if ceilings.matmul_tflop_s < 1 else ("TFLOP/s", 1.0)
+    slope = ceilings.copy_gb_s * 1e9 / 1e12 * factor
+    return _Roof(unit=unit, per_tflop_s=factor, flat=ceilings.matmul_tflop_s * factor, slope=slope)
 
 
 def roofline_points(frame: pd.DataFrame) -> pd.DataFrame:
@@ -52,7 +74,10 @@ def roofline(
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _draw_ceilings(axes, points, ceilings)
+    roof = _roof(ceilings)
+    points = points.assign(rate=points["rate"] * roof.per_tflop_s)
+    _draw_roof(axes, points, roof)
+    _name_roof(axes, roof, ceilings)
     shown = [name for name in styles if name in set(points["backend"])]
     for index, name in enumerate(shown):
         rows = points[points["backend"] == name]
@@ -64,30 +89,32 @@ def roofline(
     label_log_axis(axes.xaxis)
     label_log_axis(axes.yaxis)
     axes.set_xlabel("arithmetic intensity, FLOP per byte of minimum traffic")
-    axes.set_ylabel("attained rate, TFLOP/s")
+    axes.set_ylabel(f"attained rate, {roof.unit}")
     legend_above(axes, styles, {name: name for name in shown})
     return figure
 
 
-def _draw_ceilings(axes: Axes, points: pd.DataFrame, ceilings: CeilingRates) -> None:
-    slope = ceilings.copy_gb_s * 1e9 / 1e12  # TFLOP/s per FLOP/byte
-    ridge = ceilings.matmul_tflop_s / slope
-    left = min(float(points["intensity"].min()), ridge) / _MARGIN
-    right = max(float(points["intensity"].max()), ridge) * _MARGIN
-    bottom = min(float(points["rate"].min()), slope * left) / 2
-    axes.plot([left, ridge], [slope * left, slope * ridge], color=INK, linewidth=1.3)
-    axes.plot([ridge, right], [ceilings.matmul_tflop_s] * 2, color=INK, linewidth=1.3)
+def _draw_roof(axes: Axes, points: pd.DataFrame, roof: _Roof) -> None:
+    left = min(float(points["intensity"].min()), roof.ridge) / _MARGIN
+    right = max(float(points["intensity"].max()), roof.ridge) * _MARGIN
+    bottom = min(float(points["rate"].min()), roof.slope * left)
+    top = max(float(points["rate"].max()), roof.flat)
+    axes.plot([left, roof.ridge, right], [roof.slope * left, roof.flat, roof.flat], color=INK)
+    axes.axvline(roof.ridge, color=FAINT, linewidth=0.6, linestyle=(0, (2, 2)))
     axes.set_xlim(left, right)
-    axes.set_ylim(bottom, ceilings.matmul_tflop_s * 2.2)
+    axes.set_ylim(bottom / 2, top * 2.2)
+
+
+def _name_roof(axes: Axes, roof: _Roof, ceilings: CeilingRates) -> None:
+    left, right = axes.get_xlim()
     axes.annotate(
-        f"{ceilings.matmul_dtype} matrix product {digits(ceilings.matmul_tflop_s, 3)} TFLOP/s",
-        (right, ceilings.matmul_tflop_s), xytext=(-2, 4), textcoords="offset points",
-        ha="right", fontsize=7.5, color=INK,
-    )  # fmt: skip
-    middle = (left * ridge) ** 0.5
-    axes.annotate(
-        f"copy {digits(ceilings.copy_gb_s, 3)} GB/s", (middle, slope * middle),
-        xytext=(-5, 3), textcoords="offset points", ha="right", va="bottom",
+        f"{ceilings.matmul_dtype} matrix product {flop_rate(ceilings.matmul_tflop_s)}",
+        (right, roof.flat), xytext=(-2, 4), textcoords="offset points", ha="right",
         fontsize=7.5, color=INK,
     )  # fmt: skip
-    axes.axvline(ridge, color=FAINT, linewidth=0.6, linestyle=(0, (2, 2)))
+    middle = (left * roof.ridge) ** 0.5
+    axes.annotate(
+        f"copy {digits(ceilings.copy_gb_s, 3)} GB/s", (middle, roof.slope * middle),
+        xytext=(-5, 3), textcoords="offset points", ha="right", va="bottom", fontsize=7.5,
+        color=INK,
+    )  # fmt: skip

@@ -14,8 +14,11 @@ from benchx.reporting.speedup import MeanSpeedUp, SpeedUp
 from benchx.reporting.theme import INK, Style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+_LEAST_RANGE = (0.85, 1.15)
+"""Always visible, so that equal speeds do not look like a difference."""
 
 
 def speedup_dots(
@@ -38,14 +41,13 @@ def speedup_dots(
     rows = [row for row in (_row(category, found) for category in categories) if row.dots]
     figure = new_figure(frame, ROW_IN * len(rows) + 0.8)
     axes = figure.subplots()
-    draw_dots(axes, rows, styles)
+    draw_dots(axes, rows, styles, include=(*_LEAST_RANGE, *(mean.ratio for mean in means)))
     axes.axvline(1.0, color=INK, linewidth=1.0, zorder=1)
     for mean in means:
         axes.axvline(
             mean.ratio, color=styles[mean.backend].colour, linewidth=1.0, zorder=1,
             linestyle=styles[mean.backend].dashes,
         )  # fmt: skip
-    _widen(axes)
     label_log_axis(axes.xaxis)
     baseline = means[0].baseline
     axes.set_xlabel(f"speed-up over {baseline} (device time of {baseline} / device time)")
@@ -61,12 +63,6 @@ def _row(category: Category, found: Sequence[SpeedUp]) -> DotRow:
         if one.group_id == group
     )
     return DotRow(label=category.label, section=category.section, dots=dots)
-
-
-def _widen(axes: Axes) -> None:
-    """A range of at least 0.8 to 1.25, so that equal speeds do not look like a difference."""
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(low, 0.8), max(high, 1.25))
 
 
 def _legend_text(mean: MeanSpeedUp) -> str:

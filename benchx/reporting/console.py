@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchx.core.outcome import Outcome
+from benchx.reporting.columns import Column, legend_lines
 from benchx.reporting.document import Document, RunPart, Section
 from benchx.reporting.header import Header
 from benchx.reporting.numbers import ratio
 from benchx.reporting.sink import Destination, register_sink
-from benchx.reporting.table import Column, OperatorTable, Row, legend_lines
+from benchx.reporting.table import OperatorTable, Row
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchx.reporting.document import Document
-from benchx.reporting.frame import IDENTITY, RECORDED, axis_columns, is_figure, note_list
+from benchx.reporting.frame import IDENTITY, RECORDED, axis_columns, is_figure
 from benchx.reporting.sink import Destination, register_sink
 
 FILE_NAME = "points.csv"
@@ -22,8 +22,7 @@ class CsvSink:
         figures = [name for name in frame.columns if is_figure(name) and name not in RECORDED]
         columns = [*IDENTITY, *axis_columns(frame), *figures, *RECORDED]
         path = destination.need_folder() / FILE_NAME
-        notes = frame["notes"].map(lambda cell: ", ".join(note_list(cell)))
-        frame.assign(notes=notes)[columns].to_csv(path, index=False, lineterminator="\n")
+        frame[columns].to_csv(path, index=False, lineterminator="\n")
         return (path,)
 
 

@@ -81,7 +81,7 @@ def build_document(runs: Sequence[Run], *, baseline: str | None = None) -> Docum
         baseline: Backend for speed-ups; None chooses per operator (see `choose_baseline`).
 
     Raises:
-        UsageError: When no row has the backend `baseline`.
+        UsageError: When no row has the backend `baseline`, or a run is given twice.
     """
     frame = load_frame(runs)
     order = backend_order(frame)
@@ -89,12 +89,20 @@ def build_document(runs: Sequence[Run], *, baseline: str | None = None) -> Docum
         near = nearest_word(baseline, order)
         tail = f"did you mean {near!r}?" if near else f"it has: {', '.join(order)}"
         raise UsageError(f"no result has a backend {baseline!r}; {tail}")
+    _refuse_twice(runs)
     parts = []
     for number, run in enumerate(runs, start=1):
         prefix = f"run{number}-" if len(runs) > 1 else ""
         rows = frame[frame["run_id"] == run.meta.run_id]
         parts.append(_run_part(run, rows, prefix=prefix, baseline=baseline))
     return Document(frame=frame, runs=tuple(parts), styles=styles_for(order))
+
+
+def _refuse_twice(runs: Sequence[Run]) -> None:
+    names = [run.meta.run_id for run in runs]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"run {twice[0]} is given twice", hint="name each run once")
 
 
 def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None) -> RunPart:

@@ -13,7 +13,8 @@ from benchx.reporting.chart_layout import Category, Lines, categories_of, lines_
 from benchx.reporting.chart_roofline import SIDE_STEP, roofline, roofline_points
 from benchx.reporting.chart_speedup import mean_text, speedup_dots
 from benchx.reporting.document import Section, unmeasured
-from benchx.reporting.frame import ok_rows
+from benchx.reporting.frame import interval_launches, ok_rows
+from benchx.reporting.numbers import interval_words
 from benchx.reporting.theme import Style
 from benchx.reporting.wording import title_of
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _PANELS_PER_PAGE = 6
 _ROWS_PER_PAGE = 36
-_BARS = "Points: medians; bars: 95 % intervals (hidden where smaller than the point)."
 
 Item = TypeVar("Item")
 
@@ -70,9 +70,11 @@ def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
     )
 
 
-def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan]:
+def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
     title = f"{title_of(section.op)}: device time"
     plan = lines_of(section.frame)
+    if _is_single(section):
+        return [f"{title_of(section.op)}: no figure of device times, there is one row of inputs."]
     if plan is not None:
         return _line_pages(section, styles, plan, title, "device-time")
     pages = _pages(categories_of(section.frame), _ROWS_PER_PAGE)
@@ -92,7 +94,11 @@ def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePl
     ]
 
 
-def _scaling(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan]:
+def _is_single(section: Section) -> bool:
+    return int(ok_rows(section.frame)["group_id"].nunique()) < 2
+
+
+def _scaling(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
     plan = scaling_of(section.frame) if lines_of(section.frame) is None else None
     title = f"{title_of(section.op)}: device time of one sequence against its length"
     return _line_pages(section, styles, plan, title, "scaling") if plan else []
@@ -100,7 +106,7 @@ def _scaling(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan]:
 
 def _line_pages(
     section: Section, styles: Mapping[str, Style], plan: Lines, title: str, kind: str
-) -> list[FigurePlan]:
+) -> list[FigurePlan | str]:
     return [
         FigurePlan(
             name=_name(section, kind, number),
@@ -121,6 +127,8 @@ def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
     what = title_of(section.op)
     if not section.speed_ups:
         return [f"{what}: no speed-up figure, no two backends are ok on equal inputs."]
+    if _is_single(section):
+        return []
     title = f"{what}: speed-up over {section.baseline}"
     measured = {one.group_id for one in section.speed_ups}
     rows = [
@@ -130,8 +138,8 @@ def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
     ]
     means = "; ".join(mean_text(mean) for mean in section.means)
     note = (
-        "Bars: outer ends of the two 95 % intervals. Vertical lines, and the figures beside the "
-        "names: geometric means (over how many of the inputs)."
+        f"{_bars(section)} Vertical lines, and the figures beside the names: geometric means "
+        "(over how many of the inputs)."
     )
     return [
         FigurePlan(
@@ -179,8 +187,16 @@ def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
 
 def _frame(section: Section, title: str, shown: Sequence[pd.DataFrame]) -> Frame:
     missing = "; ".join(unmeasured(shown))
-    notes = (_BARS, f"Without a figure: {missing}.") if missing else (_BARS,)
+    bars = f"Points: medians over the launches. {_bars(section)}"
+    notes = (bars, f"Without a figure: {missing}.") if missing else (bars,)
     return Frame(title=title, notes=notes, source=section.header.source_line())
+
+
+def _bars(section: Section) -> str:
+    launches = interval_launches(section.frame)
+    if launches is None:
+        return "No bars: an interval takes three launches."
+    return f"Bars: {interval_words(launches)}; hidden where smaller than the point."
 
 
 def _name(section: Section, kind: str, page: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -95,7 +95,9 @@ def split_axes(frame: pd.DataFrame) -> AxisSplit:
             varying.append(axis)
         elif values and values[0] is not None:
             fixed[axis] = values[0]
-    return AxisSplit(tuple(_heads_first(varying)), fixed)
+    return AxisSplit(
+        tuple(_heads_first(varying)), {axis: fixed[axis] for axis in _heads_first(list(fixed))}
+    )
 
 
 def _heads_first(axes: list[str]) -> list[str]:
@@ -118,7 +120,7 @@ def backend_order(frame: pd.DataFrame) -> tuple[str, ...]:
 def fastest(frame: pd.DataFrame) -> frozenset[Hashable]:
     """Index labels of the fastest ok row of each group, and of those it can't be told from.
 
-    A row is as fast as the fastest when their 95 % intervals overlap. A group in which a single
+    A row is as fast as the fastest when their intervals overlap. A group in which a single
     backend is ok has no fastest: there is nothing to compare.
     """
     winners: set[Hashable] = set()
@@ -132,12 +134,13 @@ def fastest(frame: pd.DataFrame) -> frozenset[Hashable]:
     return frozenset(winners)
 
 
+def interval_launches(frame: pd.DataFrame) -> int | None:
+    """Over how many launches the intervals are, the fewest if that differs; None without any."""
+    rows = ok_rows(frame)
+    counts = [count for count in rows["launches"][rows[TIME_LOW].notna()] if count is not None]
+    return int(min(counts)) if counts else None
+
+
 def note_list(cell: object) -> tuple[str, ...]:
-    """The notes of a row: a list of words, or the same joined by commas."""
-    if cell is None:
-        return ()
-    if isinstance(cell, str):
-        return tuple(word for word in (part.strip() for part in cell.split(",")) if word)
-    if isinstance(cell, Iterable):
-        return tuple(str(word) for word in cell)
-    raise TypeError(f"notes must be a text or a list of texts, got {cell!r}")
+    """The notes of a row, which the column holds joined by `+`."""
+    return tuple(str(cell).split("+")) if cell else ()

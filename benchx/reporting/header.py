@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchx.core.outcome import Outcome
-from benchx.reporting.numbers import digits
+from benchx.reporting.numbers import digits, flop_rate
 from benchx.store import LaunchInfo, Run
 
 _NOT_RECORDED = "not recorded"
@@ -28,7 +28,7 @@ class CeilingRates:
 
     def text(self) -> str:
         """`copy 4270 GB/s, bfloat16 matrix product 796 TFLOP/s`."""
-        rate = f"{digits(self.matmul_tflop_s, 3)} TFLOP/s"
+        rate = flop_rate(self.matmul_tflop_s)
         return f"copy {digits(self.copy_gb_s, 3)} GB/s, {self.matmul_dtype} matrix product {rate}"
 
 

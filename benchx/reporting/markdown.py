@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchx.core.outcome import Outcome
+from benchx.reporting.columns import legend_lines
 from benchx.reporting.console import mean_lines
 from benchx.reporting.csv_file import FILE_NAME as CSV_NAME
 from benchx.reporting.document import Document, Section
 from benchx.reporting.figures import plan_figures
 from benchx.reporting.png import FOLDER
 from benchx.reporting.sink import Destination, register_sink
-from benchx.reporting.table import OperatorTable, legend_lines
+from benchx.reporting.table import OperatorTable
 from benchx.reporting.wording import title_of
 
 FILE_NAME = "report.md"

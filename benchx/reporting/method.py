@@ -11,6 +11,7 @@ from benchx.store import Run
 
 _TIMERS: Mapping[str, str] = {
     "events": "device events around each call",
+    "events_spin": "device events around each call, the device kept busy until it starts",
     "graph": "calls unrolled in one CUDA graph, device events around it",
     "cpu": "the monotonic clock around each call",
 }
@@ -48,9 +49,14 @@ def _counted(
     texts = []
     for value, count in counts.most_common():
         share = "" if count == total else f" ({count} of {total} points)"
-        meaning = f": {words[value]}" if value in words else ""
-        texts.append(f"{value}{meaning}{share}")
+        texts.append(f"{_explained(value, words)}{share}")
     return f"{subject}: {'; '.join(texts)}."
+
+
+def _explained(value: str, words: Mapping[str, str]) -> str:
+    """`events: device events …`; values that differed between launches are joined by `+`."""
+    kinds = value.split("+") if words else [value]
+    return " and ".join(f"{kind}: {words[kind]}" if kind in words else kind for kind in kinds)
 
 
 def _settings(resolved: Mapping[str, Any]) -> list[str]:

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 
 _MEANINGS: Mapping[str, str] = {
     "host_bound": (
-        "the host took longer to submit the call than the device to run it; "
-        "the device time may contain gaps that a busier queue would hide"
+        "the host was late in submitting over a tenth of the calls; "
+        "the device time may hold gaps that a busier queue would hide"
     ),
-    "throttled": "the device slowed itself down (heat or power brake) during some samples",
+    "warm_l2": "the caches could not be displaced before each call; a cold call takes longer",
+    "inner_repetitions": "one sample is the mean of several calls, each too short for the clock",
+    "near_timer_resolution": "the call is so short that the clock's own step shows",
+    "graph_overhead": "the figure may hold over 1 % of the cost of starting the graph",
+    "unsteady_warm_up": "the time was still moving when the warm-up ended",
     "sw_power_cap": "the device ran at its power limit, below its highest clock",
-    "hw_slowdown": "the device reported a hardware slowdown (heat or power brake)",
     "sw_thermal_slowdown": "the driver lowered the clocks because of heat",
-    "hw_thermal_slowdown": "the device halved its clocks because of heat",
-    "hw_power_brake": "the device was told from outside to draw less power",
-    "control_drift": "the control kernel changed its time between start and end of the launch",
+    "throttled": "the device protected itself (heat or power brake) during some samples",
 }
 
 

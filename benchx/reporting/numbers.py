@@ -49,6 +49,19 @@ def with_interval(median: float | None, low: float | None, high: float | None) -
     return IntervalText(f"{median:.{places}f}", f"[{low:.{places}f}, {high:.{places}f}]")
 
 
+def interval_words(launches: int) -> str:
+    """What an interval over that many launches is.
+
+    With n launches the bootstrap can't leave the range of their medians, which holds the true
+    median with probability 1 - 2^(1 - n) at most (order statistics of independent launches).
+    """
+    coverage = 1 - 2.0 ** (1 - launches)
+    if coverage >= 0.95:
+        return "95 % bootstrap interval over launches"
+    share = f"{100 * coverage:.0f} %"
+    return f"range over {launches} launches (holds the true median with {share} at most)"
+
+
 def digits(value: float | None, count: int) -> str:
     """`count` significant digits without an exponent (`0.0236`, `1.42`, `4270`)."""
     if value is None or math.isnan(value):
@@ -75,6 +88,13 @@ def thousands(value: float | None) -> str:
         if value >= 0.9995 * factor:
             return f"{digits(value / factor, 3)}{letter}"
     return digits(value, 3)
+
+
+def flop_rate(tflop_s: float) -> str:
+    """A rate in TFLOP/s, or GFLOP/s below 1: `796 TFLOP/s`, `15.1 GFLOP/s`."""
+    if tflop_s < 1:
+        return f"{digits(1e3 * tflop_s, 3)} GFLOP/s"
+    return f"{digits(tflop_s, 3)} TFLOP/s"
 
 
 def scientific(value: float | None) -> str:

@@ -20,8 +20,8 @@ class SpeedUp:
     Attributes:
         row: Index label of the backend's row in the frame.
         ratio: Baseline's median device time / this backend's; above 1 is faster.
-        low, high: Ratio of the outer ends of the two 95 % intervals (wider than a joint 95 %
-            interval); None when either has no interval.
+        low, high: Ratio of the outer ends of the two intervals (wider than a joint interval of
+            the same level); None when either has none.
     """
 
     row: Hashable
