@@ -6,8 +6,10 @@ step for all layers; gathering the rows is part of a call, since the paged cache
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 from benchx.core.axes import Params
@@ -63,10 +65,18 @@ class TorchBackend(Generic[I_]):
         return PreparedCall(run=lambda: {"o": bound.call()})
 
     def provenance(self) -> Mapping[str, Any]:
-        """The version of torch, and which of its kernels ran."""
+        """Version of torch, the hash of the code that ran, and what it dispatched to."""
         import torch
 
-        return {"package": "torch", "version": torch.__version__, "dispatched": self.dispatched}
+        from benchx_kernels import torch_mla
+
+        return {
+            "package": "torch",
+            "version": torch.__version__,
+            "module": torch_mla.__name__,
+            "sha256": hashlib.sha256(Path(torch_mla.__file__).read_bytes()).hexdigest(),
+            "dispatched": self.dispatched,
+        }
 
 
 def _cache_plan(inputs: DecodeInputs) -> CachePlan:

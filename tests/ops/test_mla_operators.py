@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import benchx.ops.catalog  # noqa: F401
 from benchx.core.axes import Params, Scalar
-from benchx.ops.base import OPERATORS
+from benchx.ops.base import OPERATORS, backends_of
 from benchx.ops.mla_decode import context_lengths
 from benchx.ops.mla_inputs import UNUSED_PAGE, DecodeInputs, Expanded, Latent, causal_pairs
 from benchx.ops.mla_reference import checked_heads
@@ -204,3 +204,13 @@ def test_inputs_give_their_operands_in_the_form_of_the_point() -> None:
     assert isinstance(full.operands, Latent)
     assert core.cu_seqlens_q.tolist() == [0, 0, 5, 8]
     assert core.cu_seqlens_q.dtype == torch.int32
+
+
+def test_torch_backends_say_what_ran() -> None:
+    inputs = PREFILL.make_inputs(prefill(seqlens="9"), seed=1, device=CPU)
+    sdpa = backends_of("mla_prefill").get("sdpa")
+    sdpa.prepare(inputs)
+    said = sdpa.provenance()
+    assert said["version"] == torch.__version__
+    assert said["dispatched"] in {"math", "flash_attention"}
+    assert len(said["sha256"]) == 64
