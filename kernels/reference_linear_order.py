@@ -90,16 +90,17 @@ class BlockOrder:
 
 def block_order(lengths: Sequence[int], block: int, device: torch.device) -> BlockOrder:
     """The order for sequences of these lengths; empty ones take part in no step."""
-    blocks = [-(-length // block) for length in lengths]
-    ranked = sorted(range(len(lengths)), key=lambda n: -blocks[n])
-    counts = tuple(sum(b > step for b in blocks) for step in range(max(blocks, default=0)))
+    blocks = torch.tensor([-(-length // block) for length in lengths], dtype=torch.int64)
+    ranked = blocks.argsort(descending=True, stable=True)
+    ended = blocks.bincount(minlength=1).cumsum(0)  # sequences of at most t blocks, at t
+    counts = tuple((len(lengths) - ended[:-1]).tolist())
     tokens = sum(lengths)
     rows = _slot_rows(lengths, block, ranked, counts)
     padded = len(rows) > tokens
     return BlockOrder(
         block=block,
         tokens=tokens,
-        sequences=torch.tensor(ranked, dtype=torch.int64, device=device),
+        sequences=ranked.to(device),
         rows=rows.to(device),
         source=rows.clamp(max=max(tokens - 1, 0)).to(device),
         padding=(rows == tokens).to(device) if padded else None,
@@ -108,13 +109,10 @@ def block_order(lengths: Sequence[int], block: int, device: torch.device) -> Blo
     )
 
 
-def _slot_rows(
-    lengths: Sequence[int], block: int, ranked: Sequence[int], counts: Sequence[int]
-) -> Tensor:
+def _slot_rows(lengths: Sequence[int], block: int, ranked: Tensor, counts: Sequence[int]) -> Tensor:
     tokens = sum(lengths)
     first_block = torch.tensor([0, *accumulate(counts)], dtype=torch.int64)
-    rank = torch.empty(len(lengths), dtype=torch.int64)
-    rank[torch.tensor(ranked, dtype=torch.int64)] = torch.arange(len(lengths))
+    rank = ranked.argsort()
     sizes = torch.tensor(lengths, dtype=torch.int64)
     sequence = torch.repeat_interleave(torch.arange(len(lengths)), sizes)
     row = torch.arange(tokens)

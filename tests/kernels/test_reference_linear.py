@@ -257,3 +257,10 @@ def test_an_incomplete_or_unknown_gate_is_refused() -> None:
 def test_the_norm_has_its_epsilon_under_the_root() -> None:
     x = torch.tensor([3e-4, 4e-4], dtype=torch.float64)
     assert l2_normalised(x)[0].item() == pytest.approx(3e-4 / math.sqrt(25e-8 + 1e-6))
+
+
+def test_the_order_of_very_many_sequences_is_found_at_once() -> None:
+    order = block_order((3,) * 50_000 + (20_000,), 1, torch.device("cpu"))
+    assert order.counts[:4] == (50_001, 50_001, 50_001, 1)
+    assert len(order.counts) == 20_000
+    assert order.sequences[0] == 50_000
