@@ -1,0 +1,68 @@
+"""`benchx list` names every word that a scenario may use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchx.cli.list import NOTHING, Kind
+from benchx.core.metric import METRICS
+from benchx.ops.vocabulary import kernel_words
+from benchx.scenario import shipped
+
+Command = Callable[..., Any]
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_is_listed_for_people_and_for_scripts(benchx: Command, kind: Kind) -> None:
+    text, data = benchx("list", kind), benchx("list", kind, "--json")
+    assert (text.code, data.code) == (0, 0)
+    assert (text.err, data.err) == ("", "")
+    entries = json.loads(data.out)
+    assert bool(entries) == (kind not in NOTHING)
+    assert text.out.strip()
+
+
+def test_what_does_not_exist_yet_is_said_in_a_sentence(benchx: Command) -> None:
+    assert "kernels only" in benchx("list", "engines").out
+    assert benchx("list", "engines", "--json").out == "[]\n"
+
+
+def test_every_shipped_scenario_is_listed_with_its_question_and_its_points(
+    benchx: Command,
+) -> None:
+    entries = json.loads(benchx("list", "scenarios", "--json").out)
+    assert [entry["scenario"] for entry in entries] == list(shipped())
+    for entry in entries:
+        assert entry["points"] > 0
+        assert entry["question"].endswith("?"), entry["scenario"]
+
+
+def test_every_axis_of_every_op_is_explained(benchx: Command) -> None:
+    entries = json.loads(benchx("list", "ops", "--json").out)
+    words = kernel_words()
+    assert [entry["name"] for entry in entries] == list(words)
+    for entry in entries:
+        assert [axis["name"] for axis in entry["axes"]] == list(words[entry["name"]].axes)
+        assert all(axis["meaning"] for axis in entry["axes"])
+
+
+def test_an_axis_that_a_scenario_must_name_is_marked(benchx: Command) -> None:
+    heads = next(line for line in benchx("list", "ops").out.splitlines() if " heads " in line)
+    assert "(must be named)" in heads
+
+
+def test_each_backend_names_the_operators_it_has(benchx: Command) -> None:
+    entries = json.loads(benchx("list", "backends", "--json").out)
+    listed = {(entry["backend"], op) for entry in entries for op in entry["ops"]}
+    words = kernel_words()
+    assert listed == {(backend, op) for op in words for backend in words[op].backends}
+
+
+def test_every_metric_is_listed_with_unit_and_formula(benchx: Command) -> None:
+    entries = json.loads(benchx("list", "metrics", "--json").out)
+    assert [entry["metric"] for entry in entries] == list(METRICS.names())
+    assert all(entry["unit"] and entry["formula"] for entry in entries)

@@ -1,0 +1,103 @@
+"""`benchx plan` prints every point, what will not run and why, and how long it may take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchx.cli.words import vocabulary
+from benchx.scenario import expand, load, shipped
+
+Command = Callable[..., Any]
+
+SCENARIO = """\
+schema: 1
+name: two-backends
+title: Which is faster?
+kind: kernel
+op: kda_prefill
+backends: [recurrent, chunked]
+fixed: {head_dim: 32, value_dim: 32}
+axes: {heads: [1, 2], seqlens: [16, "8+8"]}
+measure: {launches: 3, max_time: 2s}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    path = tmp_path / "two-backends.yaml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return str(path)
+
+
+def test_every_point_has_a_line_with_the_axes_that_vary(benchx: Command, scenario: str) -> None:
+    lines = [line.split() for line in benchx("plan", scenario).out.splitlines()]
+    assert ["heads", "seqlens", "backend", "plan", "timing", "s"] in lines
+    rows = [tuple(line) for line in lines if line[-2:-1] == ["run"]]
+    assert rows == [
+        (heads, seqlens, backend, "run", "6")
+        for heads in ("1", "2")
+        for seqlens in ("16", "2x8")
+        for backend in ("recurrent", "chunked")
+    ]
+
+
+def test_the_axes_that_do_not_vary_are_said_once(benchx: Command, scenario: str) -> None:
+    assert benchx("plan", scenario).out.count("head_dim=32") == 1
+
+
+def test_the_end_says_how_much_runs_how_long_and_that_the_price_is_unknown(
+    benchx: Command, scenario: str
+) -> None:
+    last = benchx("plan", scenario).out.splitlines()[-1]
+    assert last.startswith("8 points, 8 to run on ")
+    assert "at most 0.8 min" in last
+    assert "cost unknown" in last
+
+
+def test_a_value_replaced_by_set_shows_in_the_plan(benchx: Command, scenario: str) -> None:
+    result = benchx("plan", scenario, "--set", "axes.heads=[4]", "--json")
+    points = json.loads(result.out)["points"]
+    assert {point["params"]["heads"] for point in points} == {4}
+
+
+def test_json_holds_every_point_and_no_invented_price(benchx: Command, scenario: str) -> None:
+    plan = json.loads(benchx("plan", scenario, "--json").out)
+    loaded = expand(load(scenario), vocabulary())
+    assert [point["point_id"] for point in plan["points"]] == [p.point_id for p in loaded]
+    assert plan["most_cost_usd"] is None
+    assert plan["most_minutes"] == pytest.approx(8 * 3 * 2 / 60)
+
+
+def test_the_same_reason_is_written_out_once_under_a_number(benchx: Command) -> None:
+    result = benchx("plan", "kda-prefill", "--json")
+    plan = json.loads(result.out)
+    refused = [point for point in plan["points"] if point["outcome"]]
+    text = benchx("plan", "kda-prefill").out
+    for point in refused:
+        assert point["reason"]
+        assert text.count(point["reason"]) >= 1
+    notes = [line for line in text.splitlines() if line.startswith("[")]
+    assert len(notes) == len({(point["reason"], point["install"]) for point in refused})
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_every_shipped_scenario_can_be_planned_on_this_machine(benchx: Command, name: str) -> None:
+    result = benchx("plan", name)
+    assert (result.code, result.err) == (0, "")
+
+
+def test_a_dry_run_is_the_plan(benchx: Command, scenario: str) -> None:
+    assert benchx("run", scenario, "--dry-run") == benchx("plan", scenario)
+
+
+def test_a_mistake_in_the_scenario_names_file_and_line(benchx: Command, scenario: str) -> None:
+    Path(scenario).write_text(SCENARIO.replace("chunked", "chunkd"), encoding="utf-8")
+    result = benchx("plan", scenario)
+    assert result.code == 2
+    assert result.err.startswith(f"error: {scenario}:6: backends")
+    assert "'chunked'" in result.err

@@ -1,0 +1,58 @@
+"""A table is ruled on a terminal and plain columns in a pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from benchx.cli.terminal import print_json, print_rows, stdout
+
+ROWS = [
+    {"op": "kda_prefill", "backends": ["recurrent", "chunked"], "points": 2, "note": None},
+    {"op": "mla", "backends": [], "points": 12, "note": "[1] see below"},
+]
+
+
+def _text(*, is_terminal: bool, width: int = 80) -> str:
+    stream = io.StringIO()
+    console = Console(
+        file=stream, force_terminal=is_terminal, width=width, markup=False, color_system=None
+    )
+    print_rows(console, ROWS)
+    return stream.getvalue()
+
+
+def test_a_piped_table_is_columns_without_rules_and_without_trailing_blanks() -> None:
+    assert _text(is_terminal=False) == (
+        "op           backends            points  note\n"
+        "kda_prefill  recurrent, chunked       2\n"
+        "mla                                  12  [1] see below\n"
+    )
+
+
+def test_a_piped_table_is_never_folded() -> None:
+    assert len(_text(is_terminal=False, width=20).splitlines()) == 1 + len(ROWS)
+
+
+def test_a_table_on_a_terminal_fits_its_width() -> None:
+    for width in (40, 80, 120):
+        assert max(map(len, _text(is_terminal=True, width=width).splitlines())) <= width
+
+
+def test_a_table_on_a_terminal_keeps_brackets_as_they_are() -> None:
+    assert "[1] see below" in _text(is_terminal=True)
+
+
+def test_json_refuses_what_json_cannot_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": 1.5})
+    assert json.loads(capsys.readouterr().out) == {"a": 1.5}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        print_json({"a": float("nan")})
+
+
+def test_no_color_takes_the_colour_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert stdout().no_color
