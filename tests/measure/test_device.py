@@ -1,0 +1,87 @@
+"""Devices are described as observed, and unknowns are not invented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchx.core.device import Device
+from benchx.core.errors import UsageError
+from benchx.measure import device as devices
+from benchx.measure.cache import CPU_FLUSH_BYTES, ColdCache, rotation_copies, rotation_is_cold
+
+
+def _cache(sysfs: Path, cpu: int, index: int, level: int, size: str, shared: str) -> None:
+    folder = sysfs / f"cpu{cpu}" / "cache" / f"index{index}"
+    folder.mkdir(parents=True)
+    (folder / "level").write_text(f"{level}\n")
+    (folder / "size").write_text(f"{size}\n")
+    (folder / "shared_cpu_list").write_text(f"{shared}\n")
+
+
+def test_the_cpu_is_always_listed_last() -> None:
+    listed = devices.list_devices()
+    assert listed[-1].torch_device == "cpu"
+    assert listed[-1].compute_units >= 1
+    assert listed[-1].memory_bytes > 2**28
+
+
+def test_a_device_index_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="device 99"):
+        devices.probe_device(99)
+
+
+def test_shared_last_level_caches_count_once(tmp_path: Path) -> None:
+    for cpu in range(4):
+        _cache(tmp_path, cpu, 2, 2, "512K", str(cpu))
+        _cache(tmp_path, cpu, 3, 3, "32768K", "0-1" if cpu < 2 else "2-3")
+    assert devices.cpu_cache_bytes(tmp_path, frozenset({0, 1, 2, 3})) == 64 * 2**20
+
+
+def test_caches_this_process_cannot_use_do_not_count(tmp_path: Path) -> None:
+    for cpu, shared in ((0, "0"), (1, "1")):
+        _cache(tmp_path, cpu, 3, 3, "16M", shared)
+    assert devices.cpu_cache_bytes(tmp_path, frozenset({1})) == 16 * 2**20
+
+
+def test_an_unknown_cpu_cache_is_zero_and_still_flushed(tmp_path: Path, cpu: Device) -> None:
+    assert devices.cpu_cache_bytes(tmp_path, frozenset({0})) == 0
+    assert ColdCache(cpu).nbytes == CPU_FLUSH_BYTES
+
+
+def test_the_infinity_cache_of_an_amd_gpu_is_found_and_the_cpu_s_is_not(tmp_path: Path) -> None:
+    for node, simds, size in (("0", 0, 999_999), ("1", 304, 262_144)):
+        folder = tmp_path / node / "caches" / "0"
+        folder.mkdir(parents=True)
+        (tmp_path / node / "properties").write_text(f"cpu_cores_count 1\nsimd_count {simds}\n")
+        (folder / "properties").write_text(f"level 3\nsize {size}\n")
+    assert devices.kfd_cache_bytes(tmp_path) == 256 * 2**20
+    assert devices.kfd_cache_bytes(tmp_path / "absent") == 0
+
+
+def test_flush_changes_every_word_of_its_buffer(cpu: Device) -> None:
+    cache = ColdCache(cpu)
+    cache.flush()
+    cache.flush()
+    assert bool((cache._buffer == 2).all())
+
+
+def test_rotation_touches_four_times_the_l2(gpu_like: Device) -> None:
+    copies = rotation_copies(2**20, gpu_like)
+    assert copies * 2**20 >= 4 * gpu_like.l2_bytes
+    assert rotation_is_cold(copies, 2**20, gpu_like)
+
+
+def test_rotation_of_tiny_inputs_is_bounded_and_admits_to_be_warm(gpu_like: Device) -> None:
+    copies = rotation_copies(1024, gpu_like)
+    assert copies == 256
+    assert not rotation_is_cold(copies, 1024, gpu_like)
+
+
+def test_rotation_of_huge_inputs_stays_within_memory(gpu_like: Device) -> None:
+    assert rotation_copies(gpu_like.memory_bytes // 2, gpu_like) == 1
+
+
+def test_a_rotation_of_unknown_size_is_not_called_cold(gpu_like: Device) -> None:
+    assert not rotation_is_cold(1000, None, gpu_like)

@@ -1,0 +1,128 @@
+"""Telemetry is summarised honestly and never fails a measurement."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchx.core.device import Device
+from benchx.measure.telemetry import Telemetry, summarise, telemetry_notes
+from benchx.measure.telemetry_amd import amd_reading
+from benchx.measure.telemetry_nvidia import nvml_reasons
+from benchx.measure.telemetry_reading import Reading, TelemetryLost, pci_address
+
+
+class Scripted:
+    """A source that yields its readings, then is lost."""
+
+    name, interval_s = "scripted", 0.0
+
+    def __init__(self, *readings: Reading) -> None:
+        self._left = list(readings)
+
+    def read(self) -> Reading:
+        if not self._left:
+            raise TelemetryLost("the card fell off the bus")
+        return self._left.pop(0)
+
+
+def _summary(*readings: Reading) -> dict[str, object]:
+    return summarise(readings, source="x", absent=None)
+
+
+def test_a_series_is_summarised_by_quantity() -> None:
+    found = _summary(
+        Reading(sm_clock_mhz=1980, power_w=300, temperature_c=40, throttle=frozenset()),
+        Reading(sm_clock_mhz=1700, power_w=700, temperature_c=60, throttle=frozenset()),
+        Reading(sm_clock_mhz=1980, power_w=500, temperature_c=50, throttle=frozenset()),
+    )
+    assert (found["sm_clock_mhz_p50"], found["sm_clock_mhz_min"]) == (1980, 1700)
+    assert (found["power_w_mean"], found["temperature_c_max"]) == (500, 60)
+    assert (found["throttle_reasons"], found["hw_throttled"]) == ([], False)
+
+
+@pytest.mark.parametrize(
+    "reason", ["hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"]
+)
+def test_one_reading_under_hardware_slowdown_marks_the_series(reason: str) -> None:
+    found = _summary(Reading(throttle=frozenset()), Reading(throttle=frozenset({reason})))
+    assert found["hw_throttled"] is True
+
+
+def test_a_power_cap_is_a_note_and_not_a_mark() -> None:
+    found = _summary(Reading(throttle=frozenset({"sw_power_cap"})))
+    assert found["hw_throttled"] is False
+    assert telemetry_notes(found) == ("sw_power_cap",)
+
+
+def test_what_was_not_read_is_none() -> None:
+    found = _summary(Reading())
+    told = {key for key, value in found.items() if value is not None}
+    assert told == {"source", "readings"}
+    assert telemetry_notes(found) == ()
+
+
+def test_a_source_lost_on_the_way_keeps_what_was_read_and_says_so(cpu: Device) -> None:
+    telemetry = Telemetry(cpu, source=Scripted(Reading(power_w=5.0)))
+    telemetry.start()
+    telemetry._thread.join(timeout=10)  # ends by itself when the source is lost
+    found = telemetry.stop()
+    assert (found["source"], found["power_w_mean"]) == ("scripted", 5.0)
+    assert found["absent"] == "the card fell off the bus"
+
+
+def test_a_missing_library_is_told_and_nothing_raises(
+    gpu_like: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    telemetry = Telemetry(gpu_like)
+    telemetry.start()
+    found = telemetry.stop()
+    assert (found["source"], found["readings"]) == ("none", 0)
+    assert "nvidia-ml-py" in found["absent"]
+
+
+def test_stop_without_start_is_an_empty_series(cpu: Device) -> None:
+    assert Telemetry(cpu, source=Scripted()).stop()["readings"] == 0
+
+
+def test_a_second_series_does_not_hold_readings_of_the_first(cpu: Device) -> None:
+    telemetry = Telemetry(cpu, source=Scripted(Reading(power_w=1.0)))
+    telemetry.start()
+    telemetry.stop()
+    telemetry.start()
+    found = telemetry.stop()
+    assert found["power_w_mean"] is None
+    assert "fell off" in found["absent"]
+
+
+def test_the_cpu_tells_how_busy_the_machine_is(cpu: Device) -> None:
+    telemetry = Telemetry(cpu)
+    telemetry.start()
+    found = telemetry.stop()
+    assert found["source"] == "psutil"
+    assert 0 <= found["cpu_busy_percent_mean"] <= 100
+
+
+def test_nvml_s_bits_are_named_and_idle_is_no_reason() -> None:
+    assert nvml_reasons(0x1) == frozenset()
+    assert nvml_reasons(0x4 | 0x40) == {"sw_power_cap", "hw_thermal_slowdown"}
+    assert nvml_reasons(0x1000) == {"unknown_0x1000"}
+
+
+def test_amd_metrics_that_are_not_available_become_none() -> None:
+    reading = amd_reading(
+        {
+            "current_gfxclks": [2100, 2050, "N/A"],
+            "current_socket_power": "N/A",
+            "average_socket_power": 650,
+            "temperature_hotspot": "N/A",
+        }
+    )
+    assert (reading.sm_clock_mhz, reading.power_w) == (2075, 650)
+    assert (reading.temperature_c, reading.throttle) == (None, None)
+
+
+def test_pci_addresses_are_written_as_the_management_libraries_do() -> None:
+    assert pci_address(0, 0x1B, 0) == "0000:1b:00.0"
