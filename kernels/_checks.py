@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchx_kernels.batch import Batch
+from benchx_kernels.gate import Gate
 
 _WIDTHS = (64, 128, 256)
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -29,34 +30,43 @@ def check_tensor(
     require(value.is_contiguous(), f"{name} has strides {value.stride()}; expected contiguous")
 
 
+def _check_widths(key_dim: int, value_dim: int) -> None:
+    require(key_dim in _WIDTHS, f"K is {key_dim}; this kernel has {_WIDTHS}")
+    require(value_dim in _WIDTHS, f"V is {value_dim}; this kernel has {_WIDTHS}")
+
+
+def _check_learned(gate: Gate, heads: int, key_dim: int, like: torch.Tensor) -> None:
+    if gate.kind not in ("bounded", "softplus"):
+        return
+    learned = gate.a_log is not None and gate.dt_bias is not None
+    require(learned, f"gate {gate.kind!r} needs a_log and dt_bias")
+    check_tensor("a_log", gate.a_log, (heads,), like, (torch.float32,))
+    check_tensor("dt_bias", gate.dt_bias, (heads, key_dim), like, (torch.float32,))
+    require(gate.lower_bound < 0, f"lower_bound is {gate.lower_bound}; expected a negative one")
+
+
 def check_prefill(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
     beta: torch.Tensor | None,
-    gate: str,
-    gate_tensors: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None],
+    gate: Gate,
     batch: Batch,
 ) -> None:
-    """Tokens, gate (g, a_log, dt_bias) and batch of a chunked prefill; raises ValueError."""
-    g, a_log, dt_bias = gate_tensors
+    """Tokens, gate and batch of a chunked prefill; raises ValueError."""
     require(q.dim() == 3, f"q has {q.dim()} dimensions; expected [T, H, K]")
     require(v.dim() == 3, f"v has {v.dim()} dimensions; expected [T, H, V]")
     tokens, heads, key_dim = q.shape
-    value_dim = v.shape[2]
-    require(key_dim in _WIDTHS, f"K is {key_dim}; this kernel has {_WIDTHS}")
-    require(value_dim in _WIDTHS, f"V is {value_dim}; this kernel has {_WIDTHS}")
+    _check_widths(key_dim, v.shape[2])
     check_tensor("q", q, (tokens, heads, key_dim), q, _FLOATS)
     check_tensor("k", k, (tokens, heads, key_dim), q, _FLOATS)
-    check_tensor("v", v, (tokens, heads, value_dim), q, _FLOATS)
+    check_tensor("v", v, (tokens, heads, v.shape[2]), q, _FLOATS)
     check_tensor("beta", beta, (tokens, heads), q, _FLOATS)
-    require((g is None) == (gate == "none"), f"gate {gate!r} with g {'un' * (g is None)}set")
-    width = (tokens, heads) if gate == "scalar" else (tokens, heads, key_dim)
-    check_tensor("g", g, width, q, _FLOATS)
-    if gate in ("bounded", "softplus"):
-        require(a_log is not None and dt_bias is not None, f"gate {gate!r} needs a_log and dt_bias")
-        check_tensor("a_log", a_log, (heads,), q, (torch.float32,))
-        check_tensor("dt_bias", dt_bias, (heads, key_dim), q, (torch.float32,))
+    missing = (gate.g is None) != (gate.kind == "none")
+    require(not missing, f"gate {gate.kind!r} with g {'un' * (gate.g is None)}set")
+    width = (tokens, heads) if gate.kind == "scalar" else (tokens, heads, key_dim)
+    check_tensor("g", gate.g, width, q, _FLOATS)
+    _check_learned(gate, heads, key_dim, q)
     cu_seqlens = batch.cu_seqlens
     require(batch.tokens == tokens, f"the batch holds {batch.tokens} tokens, q {tokens}")
     require(cu_seqlens.device == q.device, f"cu_seqlens on {cu_seqlens.device}; q on {q.device}")
@@ -72,3 +82,33 @@ def check_states(
     shape = (len(batch.lengths), heads, *inner)
     check_tensor("initial_state", initial, shape, q, (torch.float32, torch.bfloat16))
     check_tensor("final_state", final, shape, q, (torch.float32, torch.bfloat16))
+
+
+def check_decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    beta: torch.Tensor,
+    state: torch.Tensor,
+    gate: Gate,
+    slots: torch.Tensor | None,
+    *,
+    v_first: bool,
+) -> None:
+    """Everything `kda_decode` needs; raises ValueError."""
+    require(q.dim() == 4, f"q has {q.dim()} dimensions; expected [B, S, H, K]")
+    require(v.dim() == 4, f"v has {v.dim()} dimensions; expected [B, S, H, V]")
+    batch, tokens, heads, key_dim = q.shape
+    value_dim = v.shape[3]
+    _check_widths(key_dim, value_dim)
+    require(gate.kind in ("bounded", "softplus", "log"), f"no decode for gate {gate.kind!r}")
+    require(gate.g is not None, f"gate {gate.kind!r} needs g")
+    for name, value in (("q", q), ("k", k), ("g", gate.g)):
+        check_tensor(name, value, (batch, tokens, heads, key_dim), q, _FLOATS)
+    check_tensor("v", v, (batch, tokens, heads, value_dim), q, _FLOATS)
+    check_tensor("beta", beta, (batch, tokens, heads), q, _FLOATS)
+    _check_learned(gate, heads, key_dim, q)
+    inner = (value_dim, key_dim) if v_first else (key_dim, value_dim)
+    pool = batch if slots is None else state.shape[0]
+    check_tensor("state", state, (pool, heads, *inner), q, (torch.float32, torch.bfloat16))
+    check_tensor("slots", slots, (batch,), q, (torch.int32, torch.int64))

@@ -9,8 +9,6 @@ import torch
 
 from benchx_kernels.batch import Batch
 
-CHUNK = 64
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScanConfig:
@@ -44,3 +42,25 @@ def scan_config(
     while block_v > 16 and pairs * (value_dim // block_v) * 2 <= processors:
         block_v //= 2
     return ScanConfig(block_v=block_v, warps=8 if block_v >= 128 else 4, stages=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """How the decode step is cut.
+
+    Attributes:
+        block_v: Rows of the state that one program holds.
+        warps: Warps of a program.
+    """
+
+    block_v: int
+    warps: int
+
+
+def decode_config(device: torch.device, pairs: int, value_dim: int) -> DecodeConfig:
+    """Small blocks while there are few (sequence, head) pairs, so that every processor has work."""
+    processors = _processors(device.index or 0) if device.type == "cuda" else 1
+    block_v = 32
+    while block_v > 8 and pairs * (value_dim // block_v) < 4 * processors:
+        block_v //= 2
+    return DecodeConfig(block_v=block_v, warps=4 if block_v > 8 else 1)

@@ -7,7 +7,7 @@ no gate the delta rule; without the delta term they become gated and plain linea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import triton
@@ -15,43 +15,14 @@ import triton
 from benchx_kernels._checks import check_prefill, check_states
 from benchx_kernels._configs import ScanConfig, scan_config
 from benchx_kernels.batch import Batch
-from benchx_kernels.device import chunk_intra, chunk_scan
-
-GateKind = Literal["bounded", "softplus", "log", "scalar", "none"]
+from benchx_kernels.device import chunk_intra, chunk_scan, gates
+from benchx_kernels.gate import Gate
 
 CHUNK = 64
-_GATES: dict[str, int] = {
-    "bounded": chunk_intra.GATE_BOUNDED,
-    "softplus": chunk_intra.GATE_SOFTPLUS,
-    "log": chunk_intra.GATE_LOG,
-    "scalar": chunk_intra.GATE_SCALAR,
-    "none": chunk_intra.GATE_NONE,
-}
 # Largest |lower_bound| for which 2^(half a 32-token block's decay) still fits fp32 and bf16:
 # 16 x 5 nats = 115 bits of the 126 that a normal number has.
 _STEEPEST_BOUND = 5.0
 _PREFIX_BLOCK_V = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gate:
-    """How decay enters the recurrence.
-
-    Attributes:
-        kind: `bounded`: lower_bound * sigmoid(exp(a_log) * (g + dt_bias)); `softplus`:
-            -exp(a_log) * softplus(g + dt_bias); `log`: g is the log decay; `scalar`: one log
-            decay a head; `none` (arXiv 2510.26692, section 4).
-        g: [T, H, K], or [T, H] for `scalar`; None for `none`.
-        a_log: fp32 [H], for `bounded` and `softplus`.
-        dt_bias: fp32 [H, K], likewise.
-        lower_bound: Smallest log decay of `bounded`, nats.
-    """
-
-    kind: GateKind
-    g: torch.Tensor | None = None
-    a_log: torch.Tensor | None = None
-    dt_bias: torch.Tensor | None = None
-    lower_bound: float = -5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +99,7 @@ def chunk_prefill(
         ValueError: Before any launch, for shapes, dtypes, devices or strides that do not fit.
     """
     states = states or States()
-    check_prefill(q, k, v, beta, gate.kind, (gate.g, gate.a_log, gate.dt_bias), batch)
+    check_prefill(q, k, v, beta, gate, batch)
     check_states(states.initial, states.final, batch, q, v.shape[2], states.v_first)
     o = torch.empty_like(v)
     if not batch.lengths or v.shape[1] == 0:
@@ -158,7 +129,7 @@ def _launch_intra(
         q, k, gate.g, beta, gate.a_log, gate.dt_bias, batch.cu_seqlens,
         work.kd, work.qd, work.z, work.y, work.decay,
         scale, gate.lower_bound, len(batch.lengths), slots, heads,
-        CHUNK=CHUNK, K=key_dim, GATE=_GATES[gate.kind], DELTA=work.delta,
+        CHUNK=CHUNK, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
         L2_NORM=qk_l2norm, DIAGONAL=32 if narrow else 1,
         num_warps=8 if key_dim > 64 else 4, num_stages=1,
     )  # fmt: skip

@@ -31,9 +31,7 @@ import triton
 import triton.language as tl
 
 from benchx_kernels.device.dot import dot16, dot16_add, to_bf16
-
-LOG2_E = 1.4426950408889634
-GATE_BOUNDED, GATE_SOFTPLUS, GATE_LOG, GATE_SCALAR, GATE_NONE = 0, 1, 2, 3, 4
+from benchx_kernels.device.gates import log2_decay
 
 
 @triton.jit
@@ -54,22 +52,6 @@ def locate_chunk(cu_seqlens, slot, n_seqs, CHUNK: tl.constexpr):
     end = tl.load(cu_seqlens + low + 1).to(tl.int64)
     begin = start + (slot - (start // CHUNK + low)) * CHUNK
     return begin, end
-
-
-@triton.jit
-def _log2_decay(g, a_log, dt_bias, lower_bound, GATE: tl.constexpr):
-    """Log2 of the decay from what the model hands over, fp32."""
-    log2_e: tl.constexpr = 1.4426950408889634
-    if GATE == 0:
-        x = tl.exp2(a_log * log2_e) * (g + dt_bias)
-        return (lower_bound * log2_e) / (1.0 + tl.exp2(-x * log2_e))
-    elif GATE == 1:
-        x = g + dt_bias
-        # log(1 + e^x) without overflow: x itself once e^-x is below fp32's resolution.
-        soft = tl.where(x > 20.0, x, tl.log2(1.0 + tl.exp2(tl.minimum(x, 20.0) * log2_e)) / log2_e)
-        return -tl.exp2(a_log * log2_e) * soft * log2_e
-    else:
-        return g * log2_e
 
 
 @triton.jit
@@ -178,7 +160,7 @@ def _vector_gate(
     if GATE <= 1:
         rate = tl.load(a_log + head)
         bias = tl.load(dt_bias + head * K + channel)
-    log2 = _log2_decay(raw, rate, bias[None, :], lower_bound, GATE)
+    log2 = log2_decay(raw, rate, bias[None, :], lower_bound, GATE)
     # A padded row must not decay: the chunk's total is what the state is multiplied with.
     return tl.where(inside[:, None], log2, 0.0)
 

@@ -1,0 +1,63 @@
+"""KDA decode in Triton: one or several tokens for each sequence, the state updated in place."""
+
+from __future__ import annotations
+
+import torch
+
+from benchx_kernels._checks import check_decode
+from benchx_kernels._configs import DecodeConfig, decode_config
+from benchx_kernels.device import decode, gates
+from benchx_kernels.gate import Gate
+
+
+def kda_decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    beta: torch.Tensor,
+    state: torch.Tensor,
+    *,
+    gate: Gate,
+    scale: float,
+    slots: torch.Tensor | None = None,
+    state_v_first: bool = True,
+    qk_l2norm: bool = True,
+    config: DecodeConfig | None = None,
+) -> torch.Tensor:
+    """Outputs [B, S, H, V] of S tokens for each of B sequences; `state` is updated in place.
+
+    Launches one kernel, reads nothing back and allocates only the output: safe in a CUDA graph.
+
+    Args:
+        q: Queries [B, S, H, K], K of 64, 128 or 256.
+        k: Keys [B, S, H, K].
+        v: Values [B, S, H, V].
+        beta: Logits of the delta rule's strength [B, S, H].
+        state: [B, H, V, K] (`state_v_first`) or [B, H, K, V], fp32 or bf16; with `slots`, a pool
+            [P, H, ...] of which each sequence owns one entry.
+        gate: The decay, g [B, S, H, K]; `bounded`, `softplus` or `log`.
+        scale: Factor on the queries.
+        slots: Entry of the pool of each sequence, int32 or int64 [B], all different; None means
+            that sequence b owns entry b.
+        state_v_first: Layout of the state.
+        qk_l2norm: Divide q and k by sqrt(sum(x^2) + 1e-6) over K first.
+        config: How the work is cut; None picks what was measured best.
+
+    Raises:
+        ValueError: Before the launch, for shapes, dtypes, devices or strides that do not fit.
+    """
+    check_decode(q, k, v, beta, state, gate, slots, v_first=state_v_first)
+    batch, tokens, heads, key_dim = q.shape
+    o = torch.empty_like(v)
+    if o.numel() == 0:
+        return o
+    value_dim = v.shape[3]
+    config = config or decode_config(q.device, batch * heads, value_dim)
+    decode.decode_step[(value_dim // config.block_v, heads, batch)](
+        q, k, v, gate.g, beta, gate.a_log, gate.dt_bias, state, slots, o,
+        scale, gate.lower_bound, heads,
+        TOKENS=tokens, K=key_dim, V=value_dim, BLOCK_V=config.block_v,
+        GATE=gates.CODES[gate.kind], L2_NORM=qk_l2norm, V_FIRST=state_v_first,
+        HAS_SLOTS=slots is not None, num_warps=config.warps,
+    )  # fmt: skip
+    return o
