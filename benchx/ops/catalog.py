@@ -13,5 +13,9 @@ import benchx.ops.kda_prefill
 import benchx.ops.kda_decode
 import benchx.ops.mla_prefill
 import benchx.ops.mla_decode
+import benchx.ops.backends_fla
+import benchx.ops.backends_fla_ancestry
+import benchx.ops.backends_flashkda
+import benchx.ops.backends_cudnn
 import benchx.ops.backends_flashmla
 import benchx.ops.backends_flashinfer  # noqa: F401
