@@ -11,16 +11,18 @@ from benchx_kernels.batch import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScanConfig:
-    """How K2 of the chunked prefill is cut.
+class PrefillConfig:
+    """How the chunked prefill is cut.
 
     Attributes:
-        block_v: Columns of the state that one program holds.
-        warps: Warps of a program.
+        intra_warps: Warps of a program of K1.
+        block_v: Columns of the state that one program of K2 holds.
+        warps: Warps of a program of K2.
         stages: Loads in flight: the depth of the software pipeline over chunks.
         segment_chunks: Chunks per segment of the parallel scan; 0 walks each sequence in one go.
     """
 
+    intra_warps: int
     block_v: int
     warps: int
     stages: int
@@ -32,16 +34,21 @@ def _processors(index: int) -> int:
     return int(torch.cuda.get_device_properties(index).multi_processor_count)
 
 
-def scan_config(
+def prefill_config(
     device: torch.device, heads: int, batch: Batch, key_dim: int, value_dim: int
-) -> ScanConfig:
+) -> PrefillConfig:
     """The fewest column blocks that still occupy the device; segments once those are too few."""
     processors = _processors(device.index or 0) if device.type == "cuda" else 1
     pairs = heads * len(batch.lengths)
     block_v = min(value_dim, 128)
     while block_v > 16 and pairs * (value_dim // block_v) * 2 <= processors:
         block_v //= 2
-    return ScanConfig(block_v=block_v, warps=8 if block_v >= 128 else 4, stages=2)
+    return PrefillConfig(
+        intra_warps=8 if key_dim > 64 else 4,
+        block_v=block_v,
+        warps=8 if block_v >= 128 else 4,
+        stages=2,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import torch
 import triton
 
 from benchx_kernels._checks import check_prefill, check_states
-from benchx_kernels._configs import ScanConfig, scan_config
+from benchx_kernels._configs import PrefillConfig, prefill_config
 from benchx_kernels.batch import Batch
 from benchx_kernels.device import chunk_intra, chunk_scan, gates
 from benchx_kernels.gate import Gate
@@ -79,7 +79,7 @@ def chunk_prefill(
     scale: float,
     states: States | None = None,
     qk_l2norm: bool = True,
-    config: ScanConfig | None = None,
+    config: PrefillConfig | None = None,
 ) -> torch.Tensor:
     """Outputs [T, H, V] of packed sequences, in v's dtype; `states.final` is filled.
 
@@ -93,7 +93,7 @@ def chunk_prefill(
         scale: Factor on the queries.
         states: Initial and final states; None starts from zero and keeps none.
         qk_l2norm: Divide q and k by sqrt(sum(x^2) + 1e-6) over K first.
-        config: How K2 is cut; None picks what was measured best.
+        config: How the work is cut; None picks what was measured best.
 
     Raises:
         ValueError: Before any launch, for shapes, dtypes, devices or strides that do not fit.
@@ -106,8 +106,8 @@ def chunk_prefill(
         return o
     slots = batch.tokens // CHUNK + len(batch.lengths)
     work = _Workspace.allocate(q, slots, delta=beta is not None)
-    _launch_intra(work, q, k, beta, gate, batch, scale, qk_l2norm)
-    config = config or scan_config(q.device, v.shape[1], batch, q.shape[2], v.shape[2])
+    config = config or prefill_config(q.device, v.shape[1], batch, q.shape[2], v.shape[2])
+    _launch_intra(work, q, k, beta, gate, batch, scale, qk_l2norm, config)
     _launch_scan(work, v, states, batch, o, config)
     return o
 
@@ -121,6 +121,7 @@ def _launch_intra(
     batch: Batch,
     scale: float,
     qk_l2norm: bool,
+    config: PrefillConfig,
 ) -> None:
     heads, key_dim = q.shape[1], q.shape[2]
     slots = work.qd.shape[1]
@@ -131,7 +132,7 @@ def _launch_intra(
         scale, gate.lower_bound, len(batch.lengths), slots, heads,
         CHUNK=CHUNK, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
         L2_NORM=qk_l2norm, DIAGONAL=32 if narrow else 1,
-        num_warps=8 if key_dim > 64 else 4, num_stages=1,
+        num_warps=config.intra_warps, num_stages=1,
     )  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _launch_scan(
     states: States,
     batch: Batch,
     o: torch.Tensor,
-    config: ScanConfig,
+    config: PrefillConfig,
 ) -> None:
     heads, slots, _, key_dim = work.qd.shape
     value_dim, sequences = o.shape[2], len(batch.lengths)
@@ -168,7 +169,7 @@ def _segment_starts(
     states: States,
     batch: Batch,
     cut: tuple[int, int, int, int],
-    config: ScanConfig,
+    config: PrefillConfig,
     constants: dict[str, Any],
 ) -> torch.Tensor:
     """The state before each segment, fp32 [N * H * segments, K, V]."""
