@@ -28,5 +28,12 @@ class Labels:
 
     def of(self, point: Point) -> str:
         """`kda_prefill/chunked heads=96 seqlens=8192`."""
-        words = [f"{axis}={point.params[axis]}" for axis in self.varying(point)]
+        words = [f"{axis}={yaml_word(point.params[axis])}" for axis in self.varying(point)]
         return " ".join([f"{point.subject}/{point.backend}", *words])
+
+
+def yaml_word(value: Scalar) -> str:
+    """A value as a scenario would have it: `true`, not `True`; `-5`, not `-5.0`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -91,11 +91,13 @@ def _by_part(planned: Sequence[PlannedPoint]) -> dict[int, list[PlannedPoint]]:
 def _print_part(
     console: Console, name: str, entries: Sequence[PlannedPoint], reasons: dict[str, int]
 ) -> None:
-    from benchx.cli.labels import Labels
+    from benchx.cli.labels import Labels, yaml_word
 
     first = entries[0].point
     varying = Labels(entry.point for entry in entries).varying(first)
-    fixed = " ".join(f"{axis}={v}" for axis, v in first.params.items() if axis not in varying)
+    fixed = " ".join(
+        f"{axis}={yaml_word(value)}" for axis, value in first.params.items() if axis not in varying
+    )
     console.print(f"\n{name}: {first.subject} with {fixed}")
     print_rows(console, [_row(entry, varying, reasons) for entry in entries])
 

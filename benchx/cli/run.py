@@ -64,11 +64,13 @@ def run(
         plan.show(scenario, overrides or (), as_json=as_json)
         return 0
     summary = _measure(_request(scenario, out or RESULTS, overrides or (), resume))
+    if not as_json:
+        _show_table(summary)
     report = () if no_report else _write_report(summary.path)
     if as_json:
         print_json(_as_json(summary, report))
     else:
-        _show(summary, report)
+        _show_paths(summary, report)
     return int(summary.exit_code)
 
 
@@ -136,12 +138,15 @@ def _write_report(run_folder: Path) -> Sequence[Path]:
     return reporting.report([run_folder], run_folder / "report").files
 
 
-def _show(summary: RunSummary, report: Sequence[Path]) -> None:
+def _show_table(summary: RunSummary) -> None:
     from benchx import reporting
     from benchx.store import read_run
 
+    reporting.print_run(read_run(summary.path), stdout())
+
+
+def _show_paths(summary: RunSummary, report: Sequence[Path]) -> None:
     console = stdout()
-    reporting.print_run(read_run(summary.path), console)
     console.print(f"\nrun:    {summary.path}", soft_wrap=True)
     if report:
         console.print(f"report: {summary.path / 'report'} ({len(report)} files)", soft_wrap=True)

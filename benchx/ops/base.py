@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 from benchx.core.axes import AxisSpec, Params
@@ -136,7 +137,17 @@ def register_backend(backend: Backend[Any]) -> None:
 
 
 def backends_of(operator: str) -> Registry[Backend[Any]]:
-    """The backends of one operator, in order of registration."""
+    """The backends of one operator, in order of registration, third parties' last."""
+    _load_plugins()
     if operator not in _BACKENDS:
         raise BenchxError(f"operator {operator!r} has no backend")
     return _BACKENDS[operator]
+
+
+@cache
+def _load_plugins() -> None:
+    """Operators first: importing their modules may register backends as well."""
+    OPERATORS.names()
+    plugins: Registry[Backend[Any]] = Registry("backend plugin", group="benchx.backends")
+    for backend in plugins:
+        register_backend(backend)
