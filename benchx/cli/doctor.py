@@ -38,7 +38,8 @@ def doctor(*, as_json: AsJson = False) -> None:
         )
         return
     console = stdout()
-    print_rows(console, [{"": name, "value": text} for name, text in _facts(devices, environment)])
+    for name, text in _facts(devices, environment):
+        console.print(f"{name:<10}  {text}")
     for note in notes:
         console.print(f"note: {note}")
     console.print()
