@@ -115,6 +115,12 @@ def decode_cases(
         yield from _gate_cases(operator, words, point)
 
 
+def beyond_int32(operator: Operator[LinearInputs]) -> Case[LinearInputs]:
+    """More than 2^31 elements in q (fla#1080), 22 GiB of inputs: not among the others."""
+    values: dict[str, Scalar] = {"heads": 128, "seqlens": "100000+40000"}
+    return _case("beyond 2^31 elements", _base_point(operator, 128, values))
+
+
 def identical_keys(inputs: C_) -> C_:
     """Every token has the first token's key, beta near 1 and almost no decay."""
     k = inputs.k.clone()

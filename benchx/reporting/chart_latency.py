@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _PANEL_IN = 2.15
 _SINGLE_IN = 3.4
-_TOKEN_AXES = frozenset({"seqlens", "context", "prefix"})
 
 
 def latency_lines(plan: Lines, *, styles: Mapping[str, Style], frame: Frame) -> Figure:
@@ -53,14 +52,16 @@ def latency_lines(plan: Lines, *, styles: Mapping[str, Style], frame: Frame) -> 
     for index, (axes, panel) in enumerate(zip(spots, plan.panels, strict=False)):
         _label_lines(axes, plan.x, panel, styles, panel_in - 0.6)
         if index + columns >= len(plan.panels):
-            axes.set_xlabel(_x_label(plan.x))
+            axes.set_xlabel(_x_label(axes, plan.x))
         if index % columns == 0:
             axes.set_ylabel("device time, ms")
     return figure
 
 
-def _x_label(axis: str) -> str:
-    return f"{axis_label(axis)} (k = 1024)" if axis in _TOKEN_AXES else axis_label(axis)
+def _x_label(axes: Axes, axis: str) -> str:
+    """Explains the k of tick labels where one has it."""
+    has_k = any(tick.get_text().endswith(("k", "M")) for tick in axes.get_xticklabels())
+    return f"{axis_label(axis)} (k = 1024)" if has_k else axis_label(axis)
 
 
 def _draw_panel(axes: Axes, x: str, panel: Panel, styles: Mapping[str, Style]) -> None:

@@ -115,6 +115,5 @@ def _name_roof(axes: Axes, roof: _Roof, ceilings: CeilingRates) -> None:
     middle = (left * roof.ridge) ** 0.5
     axes.annotate(
         f"copy {digits(ceilings.copy_gb_s, 3)} GB/s", (middle, roof.slope * middle),
-        xytext=(-5, 3), textcoords="offset points", ha="right", va="bottom", fontsize=7.5,
-        color=INK,
+        xytext=(6, -2), textcoords="offset points", ha="left", va="top", fontsize=7.5, color=INK,
     )  # fmt: skip

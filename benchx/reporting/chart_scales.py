@@ -25,7 +25,7 @@ def log_ticks(low: float, high: float) -> list[float]:
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= _FEWEST:
             return inside
-    even = MaxNLocator(5).tick_values(low, high)
+    even = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)
     return [float(tick) for tick in even if low <= tick <= high]
 
 

@@ -19,7 +19,7 @@ class Column:
     Attributes:
         key: Stable name, for tests and sinks.
         heading: Printed heading, unit included.
-        keep: Columns with the smallest number go first when the terminal is narrow; None stays.
+        keep: In a narrow terminal, columns with the largest number are kept; None always stays.
         numeric: Whether to align to the right.
         legend: What the figures are, for the lines under the table.
     """
@@ -49,8 +49,8 @@ def _three(value: float) -> str:
     return numbers.digits(value, 3)
 
 
-# Dropped first to last when a terminal is narrow: tokens/s follows from the time, KV throughput
-# and error matter to fewer readers, then the rates, which follow from time and caption.
+# Order of value in a narrow terminal: the interval (8), the share of the roofline (7), n (6), the
+# rates that follow from the time (5, 4), then error (3), KV throughput (2) and tokens/s (1).
 _FIGURES = (
     FigureColumn(
         column=Column(

@@ -84,20 +84,21 @@ def mean_lines(section: Section) -> list[str]:
 
 
 def columns_that_fit(table: OperatorTable, width: int) -> tuple[Column, ...]:
-    """Drop the columns of least value until the table fits into `width` characters.
+    """As many columns as fit into `width` characters, the most valuable first.
 
     Axes, backend, outcome and time always stay; the terminal folds them if it must.
     """
     needed = {
-        column: max(len(column.heading), *(len(row.cells[index]) for row in table.rows))
+        column: max(len(column.heading), *(len(row.cells[index]) for row in table.rows)) + _GAP
         for index, column in enumerate(table.columns)
     }
-    kept = list(table.columns)
-    for column in sorted((c for c in kept if c.keep is not None), key=lambda c: c.keep or 0):
-        if sum(needed[one] + _GAP for one in kept) - 1 <= width:
-            break
-        kept.remove(column)
-    return tuple(kept)
+    kept = {column for column in table.columns if column.keep is None}
+    left = width + 1 - sum(needed[column] for column in kept)  # the last column needs half a gap
+    for column in sorted(set(table.columns) - kept, key=lambda one: -(one.keep or 0)):
+        if needed[column] <= left:
+            kept.add(column)
+            left -= needed[column]
+    return tuple(column for column in table.columns if column in kept)
 
 
 def _rich_table(table: OperatorTable, kept: Sequence[Column]) -> Table:

@@ -68,9 +68,8 @@ def digits(value: float | None, count: int) -> str:
         return ABSENT
     if value == 0:
         return "0"
-    places = max(0, count - 1 - _magnitude(value))
     rounded = round(value, count - 1 - _magnitude(value))
-    return f"{rounded:.{places}f}"
+    return f"{rounded:.{max(0, count - 1 - _magnitude(rounded))}f}"
 
 
 def percent(share: float | None) -> str:

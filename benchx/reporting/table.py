@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FASTEST_MARK = "*"
-FASTEST_LEGEND = (
-    f"{FASTEST_MARK} fastest ok backend of equal inputs; several when their intervals overlap"
-)
-
-_NO_INTERVAL = "no interval: it takes three launches or more"
+_FASTEST = f"{FASTEST_MARK} fastest ok backend of equal inputs"
+FASTEST_LEGEND = f"{_FASTEST}; several when their intervals overlap"
+_NO_INTERVAL = "no interval, it takes three launches: a small difference may be noise"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +70,6 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
     axes = split_axes(frame)
     shown = figure_columns(frame)
     intervals = _interval_columns(frame)
-    has_times = not ok_rows(frame).empty
     notes = Footnotes()
     winners = fastest(frame)
     texts = {axis: distinct_texts(list(frame[axis])) for axis in axes.varying}
@@ -81,8 +78,8 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
         for label, row in frame.iterrows()
     )
     long_values = [pair for axis in axes.varying for pair in shortened(list(frame[axis])).items()]
-    legend = [FASTEST_LEGEND] if winners else []
-    legend += [] if intervals or not has_times else [_NO_INTERVAL]
+    legend = [FASTEST_LEGEND if intervals else _FASTEST] if winners else []
+    legend += [] if intervals or ok_rows(frame).empty else [_NO_INTERVAL]
     op = str(frame["op"].iloc[0])
     return OperatorTable(
         op=op,

@@ -94,7 +94,7 @@ def category_text(values: Mapping[str, Any], texts: Mapping[str, str]) -> str:
         if axis in _SHORT_NAMES:
             words.append(f"{_SHORT_NAMES[axis]}{text}")
         elif axis == "seqlens":
-            words.append(text)
+            words.append(f"{text} tokens" if len(values) == 1 else text)
         else:
             words.append(f"{axis} {text}")
     return "  ".join(words)

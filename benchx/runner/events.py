@@ -84,5 +84,5 @@ def decode(line: bytes) -> Event:
             "ended": Ended,
         }
         return plain[kind](**body)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not an event: {line[:80]!r}") from error

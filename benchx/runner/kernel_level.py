@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
+from benchx.measure.telemetry import telemetry_notes
 from benchx.ops.base import Unavailable, backends_of
 from benchx.runner.faults import Guard, poison_of
 from benchx.runner.kernel_bench import Bench, make_bench, release_memory
@@ -138,17 +139,41 @@ class _GroupRun:
                 self._succeed(entry, turns, bench)
 
     def _succeed(self, entry: Ready, turns: Turns, bench: Bench) -> None:
+        if turns.telemetry.get("hw_throttled_share") == 1.0:
+            self._fail(_throttled(entry, turns))
+            return
         measured = turns.measured[entry.point.point_id]
-        notes = () if entry.warm_up.steady else ("unsteady_warm_up",)
         details = {
             "values": kernel_values(entry, measured, bench.work, self._session.ceilings),
             "samples": measured.samples,
             "check": entry.check,
             "work": bench.work,
             "timing": timing_of(
-                measured, timer=bench.timer.name, cache=self._settings.cache, notes=notes
+                measured,
+                timer=bench.timer.name,
+                cache=self._settings.cache,
+                notes=_notes(entry, turns),
             ),
             "telemetry": turns.telemetry,
             "provenance": entry.provenance,
         }
         self._session.record(entry.point, Outcome.OK, started_at=self._started_at, details=details)
+
+
+def _throttled(entry: Ready, turns: Turns) -> Failed:
+    """The card protected itself all along: what was timed is not its speed."""
+    reasons = ", ".join(turns.telemetry.get("throttle_reasons") or ())
+    return Failed(
+        point=entry.point,
+        outcome=Outcome.THROTTLED,
+        reason=f"the device throttled itself during all samples ({reasons})",
+        check=entry.check,
+        provenance=entry.provenance,
+    )
+
+
+def _notes(entry: Ready, turns: Turns) -> tuple[str, ...]:
+    notes = telemetry_notes(turns.telemetry)
+    if turns.telemetry.get("hw_throttled"):
+        notes = (*notes, "hw_throttled")
+    return notes if entry.warm_up.steady else (*notes, "unsteady_warm_up")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchx.core.call import PreparedCall
-from benchx.measure.control import ControlKernel
 from benchx.measure.interleave import Measured, measure_interleaved
 from benchx.measure.stopping import StoppingRule
 from benchx.measure.telemetry import Telemetry
@@ -28,8 +27,8 @@ class Turns:
     Attributes:
         measured: Point id -> samples.
         failed: Points that raised while they were timed.
-        telemetry: Clocks, power, temperature and throttling over all turns, with
-            `control_before_ms`, `control_after_ms` and `control_drift` where they are known.
+        telemetry: Clocks, power, temperature and throttling over all turns, and what the control
+            kernel showed of this launch until then.
     """
 
     measured: dict[str, Measured] = field(default_factory=dict)
@@ -78,7 +77,7 @@ def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Tur
     turns = Turns()
     points = [entry.point for entry in ready]
     session.phase("control kernel", points, bench.settings.setup_time_limit_s)
-    control = _Control(bench, session)
+    session.drift.look()
     telemetry = Telemetry(bench.device)
     telemetry.start()
     try:
@@ -88,7 +87,8 @@ def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Tur
         turns.telemetry |= telemetry.stop()
     if session.poisoned is None:
         session.phase("control kernel", points, bench.settings.setup_time_limit_s)
-        turns.telemetry |= control.finish()
+        session.drift.look()
+        turns.telemetry |= session.drift.columns()
     return turns
 
 
@@ -144,32 +144,3 @@ def _batch_limit_s(entry: Ready, bench: Bench) -> float:
     settings = bench.settings
     margin_s = min(_BATCH_MARGIN_S, settings.setup_time_limit_s)
     return settings.max_time_s + _MAX_BATCH * entry.warm_up.steady_call_s + margin_s
-
-
-class _Control:
-    """The control kernel before and after a group; where it can't run, nothing is claimed."""
-
-    def __init__(self, bench: Bench, session: Session) -> None:
-        self._session = session
-        self._before_ms: float | None = None
-        with Guard():
-            self._kernel = ControlKernel(bench.device)
-            self._before_ms = self._time_ms()
-
-    def _time_ms(self) -> float:
-        time_ms = self._kernel.time_ms()
-        self._session.control(time_ms)
-        return time_ms
-
-    def finish(self) -> dict[str, float]:
-        """Both times and the drift between them."""
-        if self._before_ms is None:
-            return {}
-        with Guard():
-            after_ms = self._time_ms()
-            return {
-                "control_before_ms": self._before_ms,
-                "control_after_ms": after_ms,
-                "control_drift": after_ms / self._before_ms - 1,
-            }
-        return {}

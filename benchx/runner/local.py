@@ -30,7 +30,13 @@ class LocalExecutor:
 
     The worker's stdin stays open for as long as this process lives: its end tells the worker's
     warden that the parent is gone, even after a kill -9.
+
+    Args:
+        module: The worker's module.
     """
+
+    def __init__(self, module: str = "benchx.runner.worker") -> None:
+        self._module = module
 
     def start(self, spec: LaunchSpec, log: Path) -> LocalWorker:
         """See `Executor.start`."""
@@ -38,7 +44,7 @@ class LocalExecutor:
         with storing(log, "write"):
             output = log.open("ab")
         with output:
-            command = [sys.executable, "-P", "-m", "benchx.runner.worker", str(write_end)]
+            command = [sys.executable, "-P", "-m", self._module, str(write_end)]
             try:
                 process = subprocess.Popen(
                     command,

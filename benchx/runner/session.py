@@ -12,6 +12,7 @@ from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
+from benchx.runner.drift import DriftWatch
 from benchx.runner.events import Control, Event, Phase, Recorded, encode
 from benchx.runner.spec import LaunchSpec, Settings
 
@@ -49,6 +50,7 @@ class Session:
         spec: What was asked for.
         device: Where it is measured.
         ceilings: Copy bandwidth and matrix rate of that device, as measured.
+        drift: The control kernel of this process.
         poisoned: Why this process can't go on (a device context that only a new one repairs).
     """
 
@@ -58,6 +60,10 @@ class Session:
     channel: Channel
     poisoned: str | None = None
     recorded: set[str] = field(default_factory=set)
+    drift: DriftWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.drift = DriftWatch(self.device, lambda time_ms: self.channel.send(Control(time_ms)))
 
     def settings(self, part: int) -> Settings:
         """How to measure the points of a scenario part."""
@@ -67,10 +73,6 @@ class Session:
         """Say what begins now, who is to blame if it fails, and how long it may take."""
         ids = tuple(point.point_id for point in points)
         self.channel.send(Phase(name=name, points=ids, limit_s=limit_s))
-
-    def control(self, time_ms: float) -> None:
-        """Report the time of the control kernel."""
-        self.channel.send(Control(time_ms))
 
     def record(
         self,

@@ -190,8 +190,7 @@ class Supervisor:
         self._blame(Outcome.TIMEOUT, reason, worker, watch)
 
     def _on_exit(self, exited: Exited, worker: Worker, watch: _Watch) -> None:
-        outcome, what = explain_exit(exited)
-        reason = f"{what} during {watch.phase.name}"
+        outcome, reason = explain_exit(exited, watch.phase.name)
         tail = worker.log_tail()
         self._blame(outcome, f"{reason}; it printed: {tail}" if tail else reason, worker, watch)
 
@@ -214,28 +213,30 @@ class Supervisor:
         )
 
     def _write(self, record: LaunchRecord, watch: _Watch) -> None:
-        del watch.left[record.point_id]
+        if watch.left.pop(record.point_id, None) is None:
+            raise RunFailed(f"a worker recorded point {record.point_id}, which was not asked for")
         self._writer.append(record)
         self._on_record(record)
 
 
-def explain_exit(exited: Exited) -> tuple[Outcome, str]:
-    """Outcome and sentence for a worker that is gone though it had work left."""
+def explain_exit(exited: Exited, phase: str) -> tuple[Outcome, str]:
+    """Outcome and reason for a worker that was gone in a phase, though it had work left."""
     if exited.garbled is not None:
-        return Outcome.CRASHED, f"the worker sent something that is no event ({exited.garbled!r})"
+        what = f"in {phase} the worker sent something that is no event: {exited.garbled!r}"
+        return Outcome.CRASHED, what
     if exited.code >= 0:
-        return Outcome.CRASHED, f"the worker exited with code {exited.code}"
+        return Outcome.CRASHED, f"the worker exited with code {exited.code} during {phase}"
     try:
         name = signal.Signals(-exited.code).name
     except ValueError:
         name = f"signal {-exited.code}"
+    text = f"the worker died of {name} during {phase}"
     if name != "SIGKILL":
-        return Outcome.CRASHED, f"the worker died of {name}"
+        return Outcome.CRASHED, text
     if exited.oom_kills:
-        return Outcome.OOM, "the kernel killed the worker (SIGKILL) because memory ran out"
-    untold = exited.oom_kills is None
-    why = "perhaps because memory ran out" if untold else "not because memory ran out"
-    return Outcome.CRASHED, f"the worker was killed (SIGKILL), {why},"
+        return Outcome.OOM, f"{text}: the kernel killed it because memory ran out"
+    told = exited.oom_kills is not None
+    return Outcome.CRASHED, f"{text}, {'not' if told else 'perhaps'} because memory ran out"
 
 
 _MUST_AGREE = ("name", "vendor", "arch", "count")

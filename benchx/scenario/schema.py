@@ -101,7 +101,8 @@ class MeasureSettings(Settings):
         target_error: Half-width of the interval of the median, as a share of it, that is enough.
         min_samples: Samples taken before sampling may end.
         max_samples: Samples after which it ends.
-        max_time_s: Seconds per point and launch after which it ends (`max_time: 15s`).
+        max_time_s: Seconds per point and launch, cache flushes included, after which it ends with
+            however many samples there are (`max_time: 15s`).
         order: Whether backends of a group take turns or follow one another.
         setup_time_limit_s: Seconds that compiling, checking and warming up may take per point.
         seed: Start of every random sequence.

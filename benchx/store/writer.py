@@ -44,6 +44,8 @@ class RunWriter:
     def __init__(
         self, path: Path, meta: RunMeta, records: Sequence[LaunchRecord], notes: Sequence[str]
     ) -> None:
+        import pyarrow.parquet  # noqa: F401 - takes a second, which the first record must not wait
+
         self.path, self.meta, self.notes = path, meta, tuple(notes)
         self._records = {(record.point_id, record.launch): record for record in records}
         self._infos: tuple[LaunchInfo, ...] = ()

@@ -197,7 +197,7 @@ def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr, L2_NORM: tl.constexpr):
     return y, dot16(tl.trans(x16), _narrow(kr, L2_NORM))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_seqs", "n_slots", "heads"])
 def chunk_intra(
     q, k, g, beta, a_log, dt_bias, cu_seqlens,
     kd, qd, z, y, decay,

@@ -38,7 +38,7 @@ def _state_at(
     return base * K * V + rows * V + cols
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def state_scan(
     kd, qd, z, y, decay, v, cu_seqlens, initial, final, starts, o,
     n_slots, heads, n_segments, segment_chunks,
@@ -90,7 +90,7 @@ def state_scan(
         tl.store(final + at, to_dtype(state, final.dtype.element_ty))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def segment_scan(
     kd, z, decay, v, cu_seqlens, local,
     n_slots, heads, n_segments, segment_chunks,
@@ -127,7 +127,7 @@ def segment_scan(
     tl.store(target, state)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "n_segments", "segment_chunks"])
 def segment_prefix(
     local, initial, starts, cu_seqlens,
     heads, n_segments, segment_chunks,

@@ -26,7 +26,7 @@ def _unit(x, L2_NORM: tl.constexpr):
     return x
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads"])
 def decode_step(
     q, k, v, g, beta, a_log, dt_bias, state, slots, o,
     scale, lower_bound, heads,

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 import benchx.ops.catalog  # noqa: F401
+from benchx.core.axes import Params
+from benchx.core.device import Device
+from benchx.measure.correctness import judge
 from benchx.measure.device import list_devices
 from benchx.ops.base import OPERATORS, Backend, Operator, backends_of
 from benchx.ops.conformance import offences
-from benchx.ops.linear_cases import Case, decode_cases, prefill_cases
+from benchx.ops.linear_cases import Case, beyond_int32, decode_cases, prefill_cases
 
 PREFILL = ("linear_attention", "delta_rule", "gated_delta_rule", "kda_prefill")
 CPU = list_devices()[-1]
@@ -34,6 +37,17 @@ def on_the_cpu() -> list[Any]:
     return [p for p in parameters(32) if p.values[1].unavailable(p.values[2].params, CPU) is None]
 
 
+def gpu_for(backend: Backend[Any], params: Params) -> Device:
+    """The first GPU; skips the test where there is none or the backend has no use for it."""
+    device = list_devices()[0]
+    if not device.is_gpu:
+        pytest.skip("no GPU")
+    unavailable = backend.unavailable(params, device)
+    if unavailable is not None:
+        pytest.skip(str(unavailable))
+    return device
+
+
 @pytest.mark.parametrize(("operator", "backend", "case"), on_the_cpu())
 def test_a_backend_is_right_and_touches_nothing_else_on_the_cpu(
     operator: Operator[Any], backend: Backend[Any], case: Case[Any]
@@ -46,11 +60,22 @@ def test_a_backend_is_right_and_touches_nothing_else_on_the_cpu(
 def test_a_backend_is_right_and_touches_nothing_else_on_the_gpu(
     operator: Operator[Any], backend: Backend[Any], case: Case[Any]
 ) -> None:
-    device = list_devices()[0]
-    if not device.is_gpu:
-        pytest.skip("no GPU")
-    unavailable = backend.unavailable(case.params, device)
-    if unavailable is not None:
-        pytest.skip(str(unavailable))
+    device = gpu_for(backend, case.params)
     inputs = case.make(operator, torch.device(device.torch_device))
     assert offences(operator, backend, inputs, device) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", list(backends_of("kda_prefill")), ids=lambda b: b.name)
+def test_more_than_two_to_the_31_elements_are_addressed_right(backend: Backend[Any]) -> None:
+    """fla#1080, vllm#47671: 32-bit offsets wrap, and what comes out is finite but wrong."""
+    operator = OPERATORS.get("kda_prefill")
+    case = beyond_int32(operator)
+    device = gpu_for(backend, case.params)
+    if device.memory_bytes < 100 * 2**30:
+        pytest.skip("needs 100 GiB of device memory")
+    inputs = case.make(operator, torch.device(device.torch_device))
+    outputs = backend.prepare(inputs).run()
+    specs, truth = operator.output_specs(inputs), operator.reference(inputs)
+    assert judge(outputs, specs, truth, operator.max_rms_ratio).reason is None
