@@ -1,0 +1,224 @@
+"""Which figures there are, what they hold, and that they can be told apart."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib import colors
+from matplotlib.figure import Figure
+
+from benchx.reporting.chart_canvas import themed, write_figure
+from benchx.reporting.chart_layout import categories_of, lines_of, scaling_of
+from benchx.reporting.chart_scales import log_ticks, spaced_ticks
+from benchx.reporting.document import Section, build_document
+from benchx.reporting.figures import FigureList, FigurePlan, plan_figures
+from benchx.reporting.theme import styles_for
+from benchx.store import Run
+
+RowMaker = Callable[..., list[dict[str, Any]]]
+SectionMaker = Callable[..., Section]
+BATCHES = [{"heads": 8, "batch": batch} for batch in (1, 2, 4)]
+
+
+def figures_of(run: Run) -> FigureList:
+    document = build_document([run])
+    return plan_figures(document.sections[0], document.styles)
+
+
+def drawn(plan: FigurePlan) -> Figure:
+    with themed():
+        return plan.build()
+
+
+def texts(figure: Figure) -> str:
+    from matplotlib.text import Text
+
+    return "\n".join(artist.get_text() for artist in figure.findobj(Text))
+
+
+def names(figures: FigureList) -> list[str]:
+    return [plan.name for plan in figures.plans]
+
+
+def test_a_prefill_with_mixed_batches_gets_rows_of_dots_speed_up_and_roofline(
+    prefill_run: Run,
+) -> None:
+    found = names(figures_of(prefill_run))
+    assert found == [
+        "kda-prefill-device-time",
+        "kda-prefill-speed-up",
+        "kda-prefill-roofline",
+    ]
+
+
+def test_without_an_ok_point_there_is_no_figure_but_a_line(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    section = section_of(make_rows("kda_decode", BATCHES, {"a": ["oom: memory"] * 3}, run_id="r"))
+    figures = plan_figures(section, styles_for(["a"]))
+    assert figures.plans == ()
+    assert figures.omissions == ("KDA decode: no figure, no point is ok.",)
+
+
+def test_without_ceilings_there_is_no_roofline_but_a_line(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    rows = make_rows(
+        "kda_decode", BATCHES, {"a": [1.0, 2.0, 4.0], "b": [1.0, 2.0, 3.0]}, run_id="r"
+    )
+    figures = plan_figures(section_of(rows, ceilings={}), styles_for(["a", "b"]))
+    assert "kda-decode-roofline" not in names(figures)
+    assert any("no measured ceilings" in line for line in figures.omissions)
+
+
+def test_a_single_backend_has_no_speed_up_but_a_line(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    section = section_of(make_rows("kda_decode", BATCHES, {"a": [1.0, 2.0, 4.0]}, run_id="r"))
+    figures = plan_figures(section, styles_for(["a"]))
+    assert "kda-decode-speed-up" not in names(figures)
+    assert any("no two backends are ok" in line for line in figures.omissions)
+
+
+def test_every_figure_names_run_device_versions_and_date(prefill_run: Run) -> None:
+    for plan in figures_of(prefill_run).plans:
+        text = texts(drawn(plan)).replace("\n", " ")
+        for word in ("synthetic-1", "Synthetic 1", "torch 9.9.0", "2030-01-02"):
+            assert word in text, plan.name
+
+
+def test_equal_content_gives_equal_svg_bytes(prefill_run: Run, tmp_path: Path) -> None:
+    plan = figures_of(prefill_run).plans[0]
+    contents = []
+    for name in ("first", "second"):
+        with themed():
+            _, svg = write_figure(plan.build(), tmp_path / name, plan.description)
+        contents.append(svg.read_bytes())
+    assert contents[0] == contents[1]
+    assert b"<dc:date>" not in contents[0]
+
+
+def test_pictures_are_a_page_column_wide_at_200_dpi(decode_run: Run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    plan = figures_of(decode_run).plans[0]
+    with themed():
+        png, _ = write_figure(plan.build(), tmp_path / "figure", plan.description)
+    with Image.open(png) as picture:
+        assert picture.width == 1400
+
+
+def test_a_failed_point_is_drawn_with_its_outcome(prefill_run: Run) -> None:
+    assert "oom" in texts(drawn(figures_of(prefill_run).plans[0])).splitlines()
+
+
+def test_a_line_breaks_where_a_point_is_missing(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    rows = make_rows("kda_decode", BATCHES, {"a": [1.0, "oom: memory", 4.0]}, run_id="r")
+    figure = drawn(plan_figures(section_of(rows), styles_for(["a"])).plans[0])
+    line = figure.axes[0].get_lines()[0]
+    assert [str(value) for value in line.get_ydata()] == ["1.0", "nan", "4.0"]
+
+
+def test_backends_without_a_figure_are_named_under_the_picture(prefill_run: Run) -> None:
+    text = texts(drawn(figures_of(prefill_run).plans[0]))
+    assert "alpha: unsupported at 3 of 6 points" in text
+
+
+def test_no_text_leaves_the_picture(prefill_run: Run, decode_run: Run) -> None:
+    for plan in (*figures_of(prefill_run).plans, *figures_of(decode_run).plans):
+        figure = drawn(plan)
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox()
+        width, height = figure.get_size_inches()
+        assert box.x0 >= -0.01, plan.name
+        assert box.y0 >= -0.01, plan.name
+        assert box.x1 <= width + 0.01, plan.name
+        assert box.y1 <= height + 0.01, plan.name
+
+
+def test_a_backend_looks_the_same_in_every_figure_of_a_report(
+    prefill_run: Run, decode_run: Run
+) -> None:
+    styles = build_document([prefill_run, decode_run]).styles
+    assert list(styles) == ["alpha", "beta", "gamma"]
+
+
+def test_any_two_of_seven_backends_differ_in_colour_and_in_marker() -> None:
+    styles = styles_for("abcdefg").values()
+    for one, other in itertools.combinations(styles, 2):
+        assert one.colour != other.colour
+        assert one.marker != other.marker
+
+
+def test_any_two_of_thirty_five_backends_can_be_told_apart() -> None:
+    styles = styles_for(str(index) for index in range(35)).values()
+    looks = {(style.colour, str(style.dashes)) for style in styles}
+    assert len(looks) == 35
+
+
+def test_the_first_five_colours_contrast_with_white_at_least_three_to_one() -> None:
+    for style in list(styles_for("abcde").values()):
+        linear = [
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+            for c in colors.to_rgb(style.colour)
+        ]
+        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        assert 1.05 / (luminance + 0.05) >= 3.0, style.colour
+
+
+def test_numeric_axes_give_lines_with_a_panel_per_width(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    points = [{"heads": heads, "batch": batch} for heads in (8, 16) for batch in (1, 2, 4)]
+    section = section_of(make_rows("kda_decode", points, {"a": [1.0] * 6}, run_id="r"))
+    plan = lines_of(section.frame)
+    assert plan is not None
+    assert plan.x == "batch"
+    assert [panel.title for panel in plan.panels] == ["8 heads", "16 heads"]
+
+
+def test_points_without_a_common_axis_give_no_lines(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    points = [{"heads": h, "batch": b, "context": c} for h, b, c in ((8, 1, 64), (16, 2, 32))]
+    section = section_of(make_rows("mla_decode", points, {"a": [1.0, 2.0]}, run_id="r"))
+    assert lines_of(section.frame) is None
+    labels = [category.label for category in categories_of(section.frame)]
+    assert labels == ["H8  B1  context 64", "H16  B2  context 32"]
+
+
+def test_single_sequences_among_mixed_batches_get_a_figure_of_their_own(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    points = [{"seqlens": text} for text in ("1024", "2048", "4x256")]
+    section = section_of(make_rows("kda_prefill", points, {"a": [1.0, 2.0, 1.0]}, run_id="r"))
+    plan = scaling_of(section.frame)
+    assert plan is not None
+    assert list(plan.panels[0].rows["seqlens"]) == ["1024", "2048"]
+    assert "kda-prefill-scaling" in names(plan_figures(section, styles_for(["a"])))
+
+
+def test_many_rows_are_spread_over_several_pictures(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    points = [{"seqlens": f"{1000 + index}+{index}"} for index in range(40)]
+    section = section_of(make_rows("kda_prefill", points, {"a": [1.0] * 40}, run_id="r"))
+    found = names(plan_figures(section, styles_for(["a"])))
+    assert found[:2] == ["kda-prefill-device-time", "kda-prefill-device-time-2"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.9, 1.1), (0.2, 0.9), (0.01, 30.0), (3e-6, 4e8)])
+def test_logarithmic_axes_have_at_least_three_round_ticks(low: float, high: float) -> None:
+    ticks = log_ticks(low, high)
+    assert len(ticks) >= 3
+    assert all(low <= tick <= high for tick in ticks)
+
+
+def test_crowded_ticks_are_thinned() -> None:
+    assert spaced_ticks([8.0, 1.0, 8.1, 64.0]) == [1.0, 8.0, 64.0]

@@ -1,0 +1,64 @@
+"""What stands above the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchx.reporting.header import header_of
+from benchx.reporting.method import method_lines
+from benchx.store import Run
+
+RunMaker = Callable[..., Run]
+
+
+def test_a_run_without_a_launch_says_what_is_not_recorded(prefill_run: Run) -> None:
+    header = header_of(replace(prefill_run, launches=()))
+    assert header.device == "not recorded"
+    assert header.ceilings is None
+
+
+def test_a_partial_run_says_how_much_of_it_is_there(prefill_run: Run) -> None:
+    header = header_of(replace(prefill_run, records=prefill_run.records[:5]))
+    assert header.status == "partial (5 of 18 measurements are there)"
+
+
+def test_a_drift_of_the_control_kernel_is_a_warning(prefill_run: Run) -> None:
+    assert (
+        "launch 0: the control kernel's time changed by +3.1 %" in header_of(prefill_run).warnings
+    )
+
+
+def test_a_small_drift_is_none(decode_run: Run) -> None:
+    assert header_of(decode_run).warnings == ()
+
+
+def test_launches_on_different_devices_are_a_warning(prefill_run: Run) -> None:
+    other = replace(prefill_run.launches[0], launch=1, device={"name": "Other", "arch": "o_2"})
+    header = header_of(replace(prefill_run, launches=(*prefill_run.launches, other)))
+    assert any("different devices" in warning for warning in header.warnings)
+
+
+def test_a_launch_that_ended_early_is_a_warning(prefill_run: Run) -> None:
+    cut = replace(prefill_run.launches[0], ended="interrupted")
+    assert any(
+        "interrupted" in line for line in header_of(replace(prefill_run, launches=(cut,))).warnings
+    )
+
+
+def test_versions_of_backends_that_gave_a_figure_are_named(prefill_run: Run) -> None:
+    assert "gamma 1.2.3" in header_of(prefill_run).versions_text()
+
+
+def test_half_a_ceiling_is_none(prefill_run: Run) -> None:
+    launch = replace(prefill_run.launches[0], ceilings={"copy_gb_s": 4000.0})
+    assert header_of(replace(prefill_run, launches=(launch,))).ceilings is None
+
+
+def test_the_method_says_how_many_points_were_timed_in_which_way(prefill_run: Run) -> None:
+    rows = [dict(row) for row in prefill_run.rows]
+    rows[0]["stop"] = "max_time+target_error"
+    lines = method_lines(replace(prefill_run, rows=tuple(rows)))
+    stop = next(line for line in lines if line.startswith("Sampling ended by"))
+    assert "(13 of 14 points)" in stop
+    assert "max_time: the time limit and target_error" in stop
