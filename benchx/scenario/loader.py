@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,10 @@ def _overridden(document: Located, override: Override) -> Located:
 def _build(document: Located, source: Path) -> Scenario:
     """Check every part and put the scenario together."""
     top = _titled(document)
-    origins = tuple(_flat(top))
+    origins = tuple(islice(_flat(top), MAX_PARTS + 1))
     if len(origins) > MAX_PARTS:
-        problem, expected = f"{len(origins)} parts", f"at most {MAX_PARTS}"
-        raise ScenarioError(
-            top.at(("parts",)).where, key="parts", problem=problem, expected=expected
-        )
+        where, expected = top.at(("parts",)).where, f"at most {MAX_PARTS}"
+        raise ScenarioError(where, key="parts", problem="too many parts", expected=expected)
     parts = tuple(_part(origin) for origin in origins)
     # Both are checked words by now, in a part or in the suite.
     name, title = str(top.entries["name"].value), str(top.entries["title"].value)
@@ -128,7 +127,7 @@ def _titled(document: Located) -> Located:
 def _part(origin: Located) -> Part:
     """One part, checked as far as that is possible without knowing what is registered."""
     kind = origin.at(("kind",))
-    if kind is origin or kind.value not in KINDS:
+    if kind is origin or not isinstance(kind.value, str) or kind.value not in KINDS:
         known = (*KINDS.names(), SUITE)
         raise ScenarioError(
             kind.where,
@@ -137,7 +136,7 @@ def _part(origin: Located) -> Part:
             expected=f"one of {', '.join(known)}",
             nearest=nearest_word(str(kind.value), known) if kind is not origin else None,
         )
-    registered = KINDS.get(str(kind.value))
+    registered = KINDS.get(kind.value)
     part = validated(registered.model, origin)
     registered.check(part, origin)
     return part

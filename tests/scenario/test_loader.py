@@ -256,6 +256,13 @@ def test_a_bad_part_is_refused(refusal: Refusal, parts: str, message: str) -> No
     assert refusal(f"schema: 1\nkind: suite\nparts: {parts}\n") == f"mine.yaml:3: {message}"
 
 
+def test_a_suite_of_very_many_parts_is_refused(refusal: Refusal) -> None:
+    part = "- {kind: kernel, op: step, backends: all}\n"
+    assert refusal("schema: 1\nkind: suite\nparts:\n" + part * 1001) == (
+        "mine.yaml:3: parts: too many parts; expected at most 1000"
+    )
+
+
 def test_suites_of_suites_can_not_ask_for_millions_of_files(write: Write, refusal: Refusal) -> None:
     for depth in range(8):
         names = ", ".join([f"s{depth + 1}.yaml"] * 10)
@@ -305,7 +312,8 @@ def test_a_damaged_resolved_scenario_names_the_file_that_holds_it() -> None:
 LINES = st.lists(
     st.sampled_from(
         [
-            "schema: 1", "schema: {}", "kind: kernel", "kind: suite", "kind: [x]", "op: mix",
+            "schema: 1", "schema: {}", "kind: kernel", "kind: suite", "kind: [x]",
+            "kind: {a: b}", "op: mix",
             "op: 3", "op: ''", "backends: all", "backends: [slow, 3]", "backends: {a: b}",
             "axes: {heads: [4], seqlens: [8]}", "axes: {'': [1]}", "axes: [1]", "fixed:",
             "fixed: {heads: 1}", "zip: [[heads, seqlens]]", "zip: 3", "exclude: [{heads: 4}]",
