@@ -36,7 +36,7 @@ EDGE = INK
 EDGE_WIDTH = 0.5
 
 RC: Mapping[str, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": "sans-serif",  # DejaVu Sans here, the reader's own in an SVG without it
     "font.size": 8,
     "axes.titlesize": 8.5,
     "axes.titleweight": "bold",

@@ -18,7 +18,9 @@ from benchx.reporting.speedup import choose_baseline, mean_speed_ups, speed_ups
 RowMaker = Callable[..., list[dict[str, Any]]]
 HEADS = [{"heads": 8}, {"heads": 16}, {"heads": 32}]
 times = st.lists(st.floats(min_value=1e-3, max_value=1e3), min_size=3, max_size=3)
-with_fixture = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+with_fixture = settings(
+    max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def frame_of(make_rows: RowMaker, entries: dict[str, list[float | str]]) -> pd.DataFrame:
