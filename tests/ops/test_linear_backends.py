@@ -20,6 +20,13 @@ from benchx.ops.linear_cases import Case, beyond_int32, decode_cases, prefill_ca
 PREFILL = ("linear_attention", "delta_rule", "gated_delta_rule", "kda_prefill")
 CPU = list_devices()[-1]
 
+KNOWN_FAULTS = {  # (backend, first words of the case) -> what was seen on an H200, and with what
+    ("flashkda", "identical keys"): "post20260729: error 23 x the output; its inverse is fp16, "
+    "vllm-project/FlashKDA#10",
+    ("flashkda", "correlated keys"): "post20260729: error 0.05; its inverse is fp16",
+    ("cudnn", "masked tokens"): "1.32.0: all NaN once a log decay is -1000",
+}
+
 
 def parameters(width: int) -> Iterator[Any]:
     """Operator, backend and case of every test."""
@@ -29,7 +36,9 @@ def parameters(width: int) -> Iterator[Any]:
         for case in all_cases(operator, width=width):
             for backend in backends_of(name):
                 label = f"{name}/{backend.name}: {case.name}"
-                yield pytest.param(operator, backend, case, id=label)
+                fault = KNOWN_FAULTS.get((backend.name, case.name.partition(",")[0]))
+                marks = [pytest.mark.xfail(reason=fault, strict=False)] if fault else []
+                yield pytest.param(operator, backend, case, id=label, marks=marks)
 
 
 def on_the_cpu() -> list[Any]:
