@@ -82,13 +82,18 @@ class _Fla:
     module: str
     function: str
 
+    def __init__(self) -> None:
+        self._dispatched: str | None = None
+
     def provenance(self) -> Mapping[str, Any]:
-        """Package, the function that was called, and FLA's settings in the environment."""
-        called = getattr(sys.modules.get(self.module), self.function, None)
-        return PACKAGE.provenance() | {
-            "dispatched": called and f"{called.__module__}.{called.__qualname__}, Triton",
-            "settings": {key: os.environ[key] for key in sorted(os.environ) if key[:4] == "FLA_"},
-        }
+        """Package, the function prepared last, and FLA's settings in the environment."""
+        settings = {key: os.environ[key] for key in sorted(os.environ) if key[:4] == "FLA_"}
+        return PACKAGE.provenance() | {"dispatched": self._dispatched, "settings": settings}
+
+    def _load(self, module: str, function: str) -> Callable[..., Any]:
+        loaded = load_function(module, function)
+        self._dispatched = f"{loaded.__module__}.{loaded.__qualname__}, Triton"
+        return loaded
 
 
 class FlaPrefill(_Fla):
@@ -128,7 +133,7 @@ class FlaPrefill(_Fla):
         """
         import torch
 
-        function = load_function(self.module, self.function)
+        function = self._load(*self._target(inputs))
         arguments, fresh = self._layout(inputs) | self._options(inputs), self._fresh(inputs)
         ragged = len(inputs.lengths) > 1
         if ragged:
@@ -144,6 +149,10 @@ class FlaPrefill(_Fla):
     def provenance(self) -> Mapping[str, Any]:
         """Also says that the copies of a ragged batch share one `cu_seqlens`."""
         return {**super().provenance(), "cu_seqlens": "reused"}
+
+    def _target(self, inputs: LinearInputs) -> tuple[str, str]:
+        """Module and name of the function that computes `inputs`."""
+        return self.module, self.function
 
     def _layout(self, inputs: LinearInputs) -> dict[str, Any]:
         state = inputs.initial_state
@@ -206,7 +215,7 @@ class FlaKdaDecode(_Fla):
         """Keeps a copy of the state for `reset` and allocates the output once."""
         import torch
 
-        function, before = load_function(self.module, self.function), inputs.state.clone()
+        function, before = self._load(self.module, self.function), inputs.state.clone()
         arguments = _kda_options(inputs) | {
             "q": inputs.q,
             "k": inputs.k,

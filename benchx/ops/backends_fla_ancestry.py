@@ -44,7 +44,10 @@ class FlaDeltaRule(FlaPrefill):
 
 
 class FlaLinearAttention(FlaPrefill):
-    """`chunk_linear_attn` without its default division by the running sum of keys."""
+    """`chunk_linear_attn` without its default division by the running sum of keys.
+
+    With a gate it is FLA's `chunk_simple_gla`, which the former calls for its own work.
+    """
 
     operator, module = "linear_attention", "fla.ops.linear_attn"
     function = "chunk_linear_attn"
@@ -52,8 +55,13 @@ class FlaLinearAttention(FlaPrefill):
     state_v_first = False
     ragged_waits = True  # its chunk_fwd_h reads the number of chunks back in every call
 
+    def _target(self, inputs: LinearInputs) -> tuple[str, str]:
+        if inputs.g is None:
+            return self.module, self.function
+        return "fla.ops.simple_gla", "chunk_simple_gla"
+
     def _options(self, inputs: LinearInputs) -> dict[str, Any]:
-        return {"normalize": False}
+        return {"normalize": False} if inputs.g is None else {"g": inputs.g.unsqueeze(0)}
 
     def _fresh(self, inputs: LinearInputs) -> Callable[[], dict[str, Any]]:
         """The L2 norm, which this function lacks, by FLA's own kernel."""
