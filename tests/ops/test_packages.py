@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,11 @@ def test_the_first_broken_limit_is_the_reason() -> None:
 
 def test_no_broken_limit_means_supported() -> None:
     assert unsupported((True, "holds")) is None
+
+
+def test_the_tested_versions_are_those_of_the_constraints() -> None:
+    text = (Path(__file__).parents[2] / "constraints.txt").read_text()
+    pins = dict(line.split("==") for line in text.split() if "==" in line)
+    for backend in ("fla", "flashkda", "cudnn", "flashmla", "flashinfer"):
+        package = import_module(f"benchx.ops.backends_{backend}").PACKAGE
+        assert pins[package.distribution] == package.tested
