@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -60,6 +61,7 @@ def work_through(session: Session) -> str:
     """Measure all groups; returns `complete` or why another worker must go on."""
     from benchx.runner.catalog import LEVELS
 
+    gc.freeze()  # what was imported stays; collections before groups then take no time
     for group in session.spec.groups:
         LEVELS.get(group.kind).measure(group, session)
         if session.poisoned is not None:

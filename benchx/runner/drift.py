@@ -1,0 +1,64 @@
+"""The control kernel through a launch: if its time moves, the machine did, not the backends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from benchx.core.device import Device
+from benchx.measure.control import ControlKernel
+from benchx.runner.faults import Guard
+
+INTERVAL_S = 10.0
+"""Least time between two looks: a look takes up to 1.5 s on a CPU, small groups only hundredths."""
+
+
+class Control(Protocol):
+    """A fixed piece of work (`measure.control.ControlKernel`)."""
+
+    def time_ms(self) -> float:
+        """Milliseconds that it takes now."""
+
+
+@dataclass
+class DriftWatch:
+    """Times the control kernel now and then; where it can't run, nothing is claimed.
+
+    Attributes:
+        device: Where the points run.
+        report: Called with each time.
+        make: Builds the control kernel, on first use.
+    """
+
+    device: Device
+    report: Callable[[float], None]
+    make: Callable[[Device], Control] = ControlKernel
+    clock_s: Callable[[], float] = time.monotonic
+    _times_ms: list[float] = field(default_factory=list)
+    _kernel: Control | None = None
+    _last_s: float | None = None
+
+    def look(self) -> None:
+        """Time it, unless the last look was less than 10 s ago."""
+        if self._last_s is not None and self.clock_s() - self._last_s < INTERVAL_S:
+            return
+        with Guard() as guard:
+            self._kernel = self._kernel or self.make(self.device)
+            time_ms = self._kernel.time_ms()
+        self._last_s = self.clock_s()
+        if guard.fault is None:
+            self._times_ms.append(time_ms)
+            self.report(time_ms)
+
+    def columns(self) -> dict[str, float]:
+        """`control_first_ms` and `control_last_ms` of the launch until now, and `control_drift`.
+
+        The drift is the last time over the first, minus 1; absent before the second look.
+        """
+        if len(self._times_ms) < 2:
+            return {}
+        first, last = self._times_ms[0], self._times_ms[-1]
+        drift = last / first - 1
+        return {"control_first_ms": first, "control_last_ms": last, "control_drift": drift}

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchx.runner import Progress, RunSummary, Silent, run
+from benchx.runner.local import LocalExecutor
+from benchx.scenario import load
+
+FAKES = Path(__file__).parent / "fakes"
+
+TEXT = """\
+schema: 1
+name: faking
+title: What happens?
+kind: kernel
+op: fake
+backends: [{backends}]
+axes: {{size: [{sizes}]}}
+measure: {{launches: {launches}, setup_time_limit: {limit}}}
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fakes_on_path() -> Iterator[None]:
+    """The modules in fakes/ can be imported, here and in workers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(FAKES))
+        patch.setattr(sys, "path", [*sys.path, str(FAKES)])
+        yield
+
+
+@pytest.fixture
+def write_scenario(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a scenario of fake backends; returns its file."""
+
+    def write(
+        *backends: str, sizes: str = "1", launches: int = 1, limit: str = "20s", name: str = "s"
+    ) -> Path:
+        path = tmp_path / f"{name}.yaml"
+        words = ", ".join(backends)
+        path.write_text(TEXT.format(backends=words, sizes=sizes, launches=launches, limit=limit))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def fake_run(tmp_path: Path) -> Callable[..., RunSummary]:
+    """Runs a scenario file on fake workers, in this process."""
+
+    def start(path: Path, *, progress: Progress | None = None, **options: object) -> RunSummary:
+        import fake_run as script
+
+        return run(
+            load(path),
+            script.WORDS,
+            out_dir=tmp_path / "out",
+            progress=progress or Silent(),
+            executor=LocalExecutor("fake_worker"),
+            **options,  # type: ignore[arg-type]
+        )
+
+    return start

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.core.record import Check, LaunchRecord, Timing
+from benchx.runner.aggregate import derive_rows, load_run, outcome_of
+from benchx.store import LaunchInfo, PlanEntry, RunMeta, RunWriter, read_run
+
+POINT = Point(kind="kernel", subject="op", backend="b", params={"heads": 4, "dtype": "float32"})
+
+
+def record(launch: int, outcome: Outcome = Outcome.OK, **fields: object) -> LaunchRecord:
+    base: dict[str, object] = {
+        "run_id": "r",
+        "point_id": POINT.point_id,
+        "launch": launch,
+        "outcome": outcome,
+        "started_at": "t",
+        "ended_at": "t",
+    }
+    if outcome is Outcome.OK:
+        base["values"] = {"device_time_ms": float(launch + 1)}
+    else:
+        base["reason"] = f"bad {launch}"
+    return LaunchRecord(**(base | fields))  # type: ignore[arg-type]
+
+
+def meta(launches: int) -> RunMeta:
+    return RunMeta(
+        run_id="",
+        scenario="s",
+        source="s.yaml",
+        resolved={},
+        plan=(PlanEntry(POINT, launches),),
+        seeds=(0,),
+        command=(),
+        started_at="t",
+        benchx_version="0",
+    )
+
+
+def row_of(tmp_path: Path, records: Sequence[LaunchRecord], launches: int = 3) -> dict[str, object]:
+    with RunWriter.create(tmp_path, meta(launches)) as writer:
+        device = {"name": "fake", "count": 2, "arch": "x"}
+        writer.append_launch(LaunchInfo(launch=0, worker=0, started_at="t", device=device))
+        for entry in records:
+            writer.append(entry)
+    (row,) = derive_rows(read_run(writer.path))
+    return dict(row)
+
+
+def test_a_figure_is_the_median_over_launches_with_an_interval_over_launches(
+    tmp_path: Path,
+) -> None:
+    row = row_of(tmp_path, [record(0), record(1), record(2)])
+    assert row["outcome"] == "ok"
+    assert row["device_time_ms_p50"] == 2.0
+    assert (row["device_time_ms_ci_low"], row["device_time_ms_ci_high"]) == (1.0, 3.0)
+
+
+def test_two_launches_give_a_median_but_no_interval(tmp_path: Path) -> None:
+    row = row_of(tmp_path, [record(0), record(1)], launches=2)
+    assert row["device_time_ms_p50"] == 1.5
+    assert row["device_time_ms_ci_low"] is None
+
+
+def test_a_high_percentile_needs_samples_to_stand_on(tmp_path: Path) -> None:
+    few = {"samples": {"device_time_ms": (1.0, 2.0)}}
+    many = {"samples": {"device_time_ms": tuple(float(i) for i in range(100))}}
+    assert row_of(tmp_path, [record(0, **few)], launches=1)["device_time_ms_p95"] is None
+    row = row_of(tmp_path, [record(0, **many)], launches=1)
+    assert row["device_time_ms_p95"] == pytest.approx(94.05)
+
+
+def test_a_point_that_failed_in_one_launch_is_partial_and_has_no_figure(tmp_path: Path) -> None:
+    row = row_of(tmp_path, [record(0), record(1, Outcome.CRASHED), record(2)])
+    assert row["outcome"] == "partial"
+    assert row["reason"] == "ok in 2 of 3 launches; launch 1 was crashed: bad 1"
+    assert row["device_time_ms_p50"] is None
+    assert row["launches"] == 2
+
+
+def test_a_point_that_is_not_measured_yet_is_partial(tmp_path: Path) -> None:
+    assert row_of(tmp_path, [])["reason"] == "measured in 0 of 3 launches until now"
+    assert row_of(tmp_path, [record(0)])["outcome"] == "partial"
+
+
+@given(
+    outcomes=st.lists(st.sampled_from(list(Outcome)), min_size=1, max_size=5),
+    launches=st.integers(5, 6),
+)
+def test_only_ok_in_every_launch_is_ok_and_all_else_has_a_reason(
+    outcomes: list[Outcome], launches: int
+) -> None:
+    records = [record(launch, outcome) for launch, outcome in enumerate(outcomes)]
+    outcome, reason = outcome_of(records, launches)
+    everywhere = len(outcomes) == launches and set(outcomes) == {Outcome.OK}
+    assert (outcome is Outcome.OK) == everywhere
+    assert (reason is None) == everywhere
+    if Outcome.OK not in outcomes:
+        assert outcome is outcomes[0]
+
+
+def test_a_row_bears_identity_axes_method_and_device(tmp_path: Path) -> None:
+    details = {
+        "check": Check(rms_ratio={"o": 0.1, "s": 0.2}, bound=1.0, method="fp64"),
+        "timing": Timing(timer="cpu", cache="cold", stop="max_time", samples=7, notes=("n",)),
+        "telemetry": {"control_drift": -0.3},
+        "provenance": {"version": "1.2"},
+    }
+    row = row_of(tmp_path, [record(0, **details)], launches=1)
+    assert row["point_id"] == POINT.point_id
+    assert row["group_id"] == POINT.group_id
+    assert (row["kind"], row["op"], row["backend"], row["engine"]) == ("kernel", "op", "b", None)
+    assert (row["heads"], row["dtype"]) == (4, "float32")
+    assert (row["rms_ratio"], row["check_method"]) == (0.2, "fp64")
+    assert (row["timer"], row["cache"], row["stop"], row["notes"]) == (
+        "cpu",
+        "cold",
+        "max_time",
+        "n",
+    )
+    assert (row["samples"], row["version"], row["control_drift"]) == (7, "1.2", -0.3)
+    assert (row["device_name"], row["device_count"], row["arch"]) == ("fake", 2, "x")
+
+
+def test_what_was_not_measured_is_null_never_zero(tmp_path: Path) -> None:
+    row = row_of(tmp_path, [record(0)], launches=1)
+    assert row["peak_memory_bytes"] is None
+    assert row["call_time_ms_p50"] is None
+    assert row["control_drift"] is None
+
+
+def test_a_wrong_point_carries_its_error_and_no_figure(tmp_path: Path) -> None:
+    check = Check(rms_ratio={"o": 0.5}, bound=0.1, method="fp64")
+    row = row_of(tmp_path, [record(0, Outcome.WRONG, check=check)], launches=1)
+    assert row["rms_ratio"] == 0.5
+    assert row["device_time_ms_p50"] is None
+
+
+def test_a_metric_of_another_level_gets_its_own_column(tmp_path: Path) -> None:
+    values = {"device_time_ms": 1.0, "goodput_req_s": 7.0}
+    assert row_of(tmp_path, [record(0, values=values)], launches=1)["goodput_req_s"] == 7.0
+
+
+def test_rows_left_behind_by_a_kill_are_derived_anew(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path, meta(1)) as writer:
+        writer.write_points(derive_rows(read_run(writer.path)))
+        writer.append(record(0))
+    assert read_run(writer.path).rows[0]["outcome"] == "partial"
+    run = load_run(writer.path)
+    assert run.rows_current
+    assert run.rows[0]["outcome"] == "ok"
+
+
+def test_rows_survive_the_way_through_parquet(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path, meta(1)) as writer:
+        writer.append(record(0))
+        rows = derive_rows(read_run(writer.path))
+        writer.write_points(rows)
+    stored = read_run(writer.path).rows
+    assert json.dumps(stored) == json.dumps(rows)

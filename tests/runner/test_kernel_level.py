@@ -1,0 +1,260 @@
+"""Every way in which a backend can be bad, measured in this process on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.core.record import LaunchRecord
+from benchx.measure.device import probe_device
+from benchx.runner.events import Event, Phase, Recorded
+from benchx.runner.kernel_level import KernelLevel
+from benchx.runner.session import Session
+from benchx.runner.spec import Group, LaunchSpec
+
+SETTINGS: dict[str, Any] = {
+    "cache": "warm",
+    "timer": "auto",
+    "order": "interleaved",
+    "target_error": 0.5,
+    "min_samples": 6,
+    "max_samples": 20,
+    "max_time_s": 0.05,
+    "setup_time_limit_s": 10.0,
+    "seed": 0,
+    "max_rms_ratio": None,
+}
+CEILINGS = {"copy_gb_s": 10.0, "matmul_tflop_s": 1.0}
+
+
+class Collector:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def send(self, event: Event) -> None:
+        self.events.append(event)
+
+
+class Outcomes(dict[str, LaunchRecord]):
+    """Records by backend, and the events that led to them."""
+
+    events: list[Event]
+
+
+Measure = Callable[..., Outcomes]
+
+
+@pytest.fixture(scope="module")
+def measure(fakes_on_path: None) -> Measure:
+    """Measures backends of the fake operator as one group."""
+    import bad_backends  # noqa: F401 - registers
+
+    def go(
+        *backends: str, params: Mapping[str, Any] | None = None, launch: int = 0, **settings: object
+    ) -> Outcomes:
+        wanted = {"size": 64, "reference_ok": True} | dict(params or {})
+        points = tuple(
+            Point(kind="kernel", subject="doubling", backend=name, params=wanted)
+            for name in backends
+        )
+        spec = LaunchSpec(
+            run_id="r",
+            launch=launch,
+            worker=0,
+            groups=(Group(points),),
+            settings={0: SETTINGS | settings},
+        )
+        channel = Collector()
+        session = Session(spec=spec, device=probe_device(), ceilings=CEILINGS, channel=channel)
+        session.drift.look = lambda: None  # type: ignore[method-assign]
+        KernelLevel().measure(spec.groups[0], session)
+        names = {point.point_id: point.backend for point in points}
+        found = Outcomes()
+        for event in channel.events:
+            if isinstance(event, Recorded):
+                assert names[event.record.point_id] not in found
+                found[names[event.record.point_id]] = event.record
+        found.events = channel.events
+        return found
+
+    return go
+
+
+BAD = {
+    "wrong": (Outcome.WRONG, "o: rms ratio 0.5 is above 1e-06"),
+    "nan": (Outcome.WRONG, "o: 1 of 64 values are NaN or infinite"),
+    "shape": (Outcome.WRONG, "o: shape (63,), expected (64,)"),
+    "dtype": (Outcome.WRONG, "o: dtype float64, expected float32"),
+    "nothing": (Outcome.WRONG, "o: None, expected a tensor"),
+    "nameless": (Outcome.WRONG, "o: missing"),
+    "spoils": (Outcome.WRONG, "o: "),
+    "raises": (Outcome.CRASHED, "RuntimeError: kernel launch failed"),
+    "refuses": (Outcome.CRASHED, "ValueError: can't prepare this"),
+    "quits": (Outcome.CRASHED, "SystemExit: 3"),
+    "confused": (Outcome.CRASHED, "RuntimeError: asked too much"),
+    "late": (Outcome.CRASHED, "RuntimeError: the 60th call failed"),
+    "memory": (Outcome.OOM, "asked for 7.00 GiB: MemoryError"),
+    "allocates": (Outcome.OOM, "asked for 281474976710656 bytes"),
+    "absent": (Outcome.SKIPPED, "not installed; install: pip install absent"),
+    "incapable": (Outcome.UNSUPPORTED, "can't double this"),
+}
+
+
+@pytest.fixture(scope="module")
+def zoo(measure: Measure) -> Outcomes:
+    """All bad backends and two good ones, as one group."""
+    return measure("good", *BAD, "other", min_samples=20, target_error=0.0001)
+
+
+@pytest.mark.parametrize("backend", BAD)
+def test_a_bad_backend_has_an_outcome_a_reason_and_no_figure(zoo: Outcomes, backend: str) -> None:
+    outcome, reason = BAD[backend]
+    assert zoo[backend].outcome is outcome
+    assert reason in (zoo[backend].reason or "")
+    assert not zoo[backend].values
+
+
+def test_good_backends_are_measured_whatever_their_neighbours_do(zoo: Outcomes) -> None:
+    assert zoo["good"].values["device_time_ms"] > 0
+    assert zoo["other"].values["device_time_ms"] > 0
+
+
+def test_a_wrong_backend_carries_its_error(zoo: Outcomes) -> None:
+    check = zoo["wrong"].check
+    assert check is not None
+    assert check.worst == pytest.approx(0.5)
+
+
+def test_a_backend_that_restores_its_state_is_right_in_every_call(measure: Measure) -> None:
+    assert measure("in_place")["in_place"].outcome is Outcome.OK
+
+
+def test_a_backend_that_writes_to_its_inputs_spoils_nobody_else(measure: Measure) -> None:
+    found = measure("spoils", "good", "other")
+    assert found["good"].outcome is Outcome.OK
+    assert found["other"].outcome is Outcome.OK
+
+
+def test_an_ok_record_holds_samples_check_work_timing_and_provenance(measure: Measure) -> None:
+    record = measure("good")["good"]
+    assert record.timing is not None
+    assert record.timing.timer == "cpu"
+    assert record.timing.samples == len(record.samples["device_time_ms"])
+    assert record.check is not None
+    assert record.check.method == "fp64 doubling"
+    assert record.work is not None
+    assert record.provenance["version"] == "1.2"
+    assert record.telemetry["source"]
+
+
+def test_rates_follow_from_the_median_and_what_the_call_does(measure: Measure) -> None:
+    values = measure("good")["good"].values
+    seconds = values["device_time_ms"] / 1e3
+    assert values["compute_tflop_s"] == pytest.approx(64 / seconds / 1e12)
+    assert values["bandwidth_gb_s"] == pytest.approx(512 / seconds / 1e9)
+    assert values["token_throughput_tok_s"] == pytest.approx(64 / seconds)
+    assert values["kv_throughput_gb_s"] == pytest.approx(256 / seconds / 1e9)
+    assert values["kv_throughput_gbit_s"] == pytest.approx(8 * values["kv_throughput_gb_s"])
+    assert values["roofline_share"] == pytest.approx(512 / 10e9 / seconds)
+    assert values["rms_ratio"] < 1e-6
+    assert "peak_memory_bytes" not in values
+
+
+@pytest.mark.parametrize("order", ["interleaved", "sequential"])
+def test_both_orders_measure_every_backend(measure: Measure, order: str) -> None:
+    found = measure("good", "other", "late", order=order, target_error=0.0001, max_samples=100)
+    assert {name: record.outcome.value for name, record in found.items()} == {
+        "good": "ok",
+        "other": "ok",
+        "late": "crashed",
+    }
+
+
+def test_every_batch_says_whose_it_is(measure: Measure) -> None:
+    found = measure("good", "other")
+    timing = [e.points for e in found.events if isinstance(e, Phase) and e.name == "timing"]
+    assert {len(points) for points in timing} == {1}
+    assert len(set(timing)) == 2
+
+
+def test_set_up_steps_of_a_point_share_one_time_limit(measure: Measure) -> None:
+    found = measure("good", setup_time_limit_s=7.0)
+    steps = ("prepare", "first calls", "check", "memory")
+    limits = [e.limit_s for e in found.events if isinstance(e, Phase) and e.name in steps]
+    assert len(limits) == 4
+    assert limits == sorted(limits, reverse=True)
+    assert limits[0] <= 7.0
+
+
+def test_a_reference_that_is_not_finite_is_nobodys_speed(measure: Measure) -> None:
+    found = measure("good", "other", params={"reference_ok": False})
+    assert {record.outcome for record in found.values()} == {Outcome.CRASHED}
+    assert "reference" in (found["good"].reason or "")
+
+
+def test_a_group_whose_inputs_find_no_room_is_oom_as_a_whole(measure: Measure) -> None:
+    found = measure("good", "other", params={"size": 2**46})
+    assert [record.outcome for record in found.values()] == 2 * [Outcome.OOM]
+
+
+def test_a_gpu_timer_on_a_cpu_is_skipped_with_a_way_out(measure: Measure) -> None:
+    if probe_device().is_gpu:
+        pytest.skip("there is a GPU")
+    record = measure("good", timer="events")["good"]
+    assert record.outcome is Outcome.SKIPPED
+    assert "set measure.timer to auto" in (record.reason or "")
+
+
+def test_a_point_without_room_beside_the_others_is_measured_alone(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import bad_backends
+
+    alive: list[int] = []
+
+    def needs_room(inputs: bad_backends.Vector) -> bad_backends.Run:
+        alive.append(1)
+        if len(alive) == 1:
+            raise MemoryError("no room")
+        return bad_backends.GOOD.make(inputs)
+
+    from benchx.ops.base import backends_of
+
+    crowded = bad_backends.Fake("crowded", needs_room)
+    monkeypatch.setitem(backends_of("doubling")._entries, "crowded", crowded)
+    found = measure("good", "crowded")
+    assert found["good"].outcome is Outcome.OK
+    assert found["crowded"].outcome is Outcome.OK
+    assert len(alive) == 2
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "outcome", "notes"),
+    [
+        ({"hw_throttled": True, "hw_throttled_share": 1.0}, Outcome.THROTTLED, None),
+        ({"hw_throttled": True, "hw_throttled_share": 0.5}, Outcome.OK, "hw_throttled"),
+        ({"hw_throttled": False, "hw_throttled_share": 0.0}, Outcome.OK, None),
+    ],
+)
+def test_a_device_that_throttled_all_along_gives_no_figure_and_one_that_did_at_times_a_note(
+    measure: Measure,
+    monkeypatch: pytest.MonkeyPatch,
+    telemetry: dict[str, object],
+    outcome: Outcome,
+    notes: str | None,
+) -> None:
+    base = {"throttle_reasons": ["hw_slowdown"]}
+    monkeypatch.setattr("benchx.runner.kernel_timing.Telemetry.stop", lambda self: base | telemetry)
+    record = measure("good")["good"]
+    assert record.outcome is outcome
+    if record.timing is not None:
+        assert ("hw_throttled" in record.timing.notes) is (notes is not None)
+
+
+def test_equal_seeds_give_equal_inputs_in_every_launch(measure: Measure) -> None:
+    errors = [measure("wrong", launch=launch)["wrong"].check for launch in (0, 1)]
+    assert errors[0] == errors[1]

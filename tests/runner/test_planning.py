@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchx.core.device import Device
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.runner.drift import INTERVAL_S, DriftWatch
+from benchx.runner.interrupts import Interrupt, catching_interrupts
+from benchx.runner.plan import describe, group_points, make_plan
+from benchx.scenario import Vocabulary, load
+
+CPU = Device(
+    vendor="cpu",
+    torch_type="cpu",
+    name="some cpu",
+    index=0,
+    count=1,
+    arch="x",
+    memory_bytes=2**30,
+    l2_bytes=2**20,
+    compute_units=2,
+)
+
+TEXT = """\
+schema: 1
+name: doubling
+title: Who can double?
+kind: kernel
+op: doubling
+backends: [good, absent, incapable]
+axes: {size: [1, 2]}
+measure: {launches: 3, max_time: 2s, timer: %s}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, fakes_on_path: None) -> Callable[[str], tuple[object, Vocabulary]]:
+    import bad_backends  # noqa: F401 - registers
+
+    from benchx.ops.vocabulary import kernel_words
+
+    def write(timer: str = "auto") -> tuple[object, Vocabulary]:
+        path = tmp_path / "s.yaml"
+        path.write_text(TEXT % timer)
+        return load(path), Vocabulary(ops=kernel_words())
+
+    return write
+
+
+def test_a_plan_says_what_will_not_run_and_why(scenario: Callable[..., tuple]) -> None:
+    planned = describe(*scenario(), CPU)
+    told = {entry.point.backend: entry.unavailable for entry in planned}
+    assert told["good"] is None
+    assert told["absent"] is not None
+    assert told["absent"].outcome is Outcome.SKIPPED
+    assert told["incapable"] is not None
+    assert told["incapable"].outcome is Outcome.UNSUPPORTED
+    assert len(planned) == 6
+
+
+def test_a_point_takes_at_most_its_time_limit_per_launch_and_nothing_if_it_does_not_run(
+    scenario: Callable[..., tuple],
+) -> None:
+    seconds = {p.point.backend: p.est_seconds for p in describe(*scenario(), CPU)}
+    assert seconds == {"good": 6.0, "absent": 0.0, "incapable": 0.0}
+
+
+def test_a_timer_that_needs_a_gpu_is_seen_before_anything_runs(
+    scenario: Callable[..., tuple],
+) -> None:
+    planned = describe(*scenario("graph"), CPU)
+    assert all("needs a GPU, this is some cpu" in str(entry.unavailable) for entry in planned)
+
+
+def test_points_that_differ_in_the_backend_only_are_measured_together(
+    scenario: Callable[..., tuple],
+) -> None:
+    plan = make_plan(*scenario())
+    groups = group_points(plan.points_of(0))
+    assert [[point.backend for point in group.points] for group in groups] == 2 * [
+        ["good", "absent", "incapable"]
+    ]
+    assert plan.points_of(3) == ()
+
+
+def test_parts_are_not_mixed_in_one_group() -> None:
+    points = [
+        Point(kind="kernel", subject="op", backend=backend, params={}, part=part)
+        for part in (0, 1)
+        for backend in ("a", "b")
+    ]
+    assert [group.part for group in group_points(points)] == [0, 1]
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Kernel:
+    def __init__(self, *times_ms: float) -> None:
+        self._times_ms = iter(times_ms)
+
+    def time_ms(self) -> float:
+        return next(self._times_ms)
+
+
+def test_the_control_kernel_is_looked_at_no_more_than_every_ten_seconds() -> None:
+    clock, seen = Clock(), []
+    watch = DriftWatch(CPU, seen.append, make=lambda device: Kernel(2.0, 3.0), clock_s=clock)
+    for clock.now_s in (0.0, 1.0, INTERVAL_S - 0.1):
+        watch.look()
+    assert seen == [2.0]
+    assert watch.columns() == {}
+    clock.now_s = INTERVAL_S
+    watch.look()
+    assert seen == [2.0, 3.0]
+    assert watch.columns()["control_drift"] == pytest.approx(0.5)
+
+
+def test_a_control_kernel_that_fails_claims_nothing() -> None:
+    seen: list[float] = []
+
+    def broken(device: Device) -> Kernel:
+        raise MemoryError("no room")
+
+    watch = DriftWatch(CPU, seen.append, make=broken)
+    watch.look()
+    assert seen == []
+    assert watch.columns() == {}
+
+
+def test_signals_become_a_flag_and_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    with catching_interrupts() as interrupt:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupt.by == "SIGTERM"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_signal_acts_at_once() -> None:
+    import signal
+
+    interrupt = Interrupt()
+    interrupt.request(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.request(signal.SIGINT)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    import os
+    import signal
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with catching_interrupts() as interrupt:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert interrupt.by is None
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,248 @@
+"""Kill -9, Ctrl-C and changed scenarios: nothing finished is measured again, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchx.core.errors import ExitCode, NotComparable, StoreError, UsageError
+from benchx.core.outcome import Outcome
+from benchx.runner import NEWEST, RunSummary
+from benchx.store import RunStatus, read_run
+
+Write = Callable[..., Path]
+Start = Callable[..., RunSummary]
+SCRIPT = Path(__file__).parent / "fakes" / "fake_run.py"
+MANY = ", ".join(map(str, range(12)))
+"""Enough points of a quarter of a second that a test catches the run in the middle."""
+
+
+def start_script(*arguments: Path) -> subprocess.Popen[str]:
+    """A run in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_records(out_dir: Path, count: int) -> Path:
+    """The run folder, once so many records are in it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for journal in out_dir.glob("*/records.jsonl"):
+            if journal.read_bytes().count(b"\n") >= count:
+                return journal.parent
+        time.sleep(0.02)
+    raise AssertionError("no records")
+
+
+def session_members(session: int) -> list[int]:
+    """Live processes of a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, member_of = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(member_of) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def workers_of(parent: int) -> list[int]:
+    """Children of a process."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_after_kill_9_of_the_run_no_worker_lives_and_resume_measures_the_rest_only(
+    write_scenario: Write, tmp_path: Path
+) -> None:
+    scenario, out = write_scenario("slow", sizes=MANY, launches=2), tmp_path / "out"
+    first = start_script(scenario, out)
+    folder = wait_for_records(out, 3)
+    workers = workers_of(first.pid)
+    first.kill()
+    first.communicate()
+    before = (folder / "records.jsonl").read_bytes()
+    kept = before.count(b"\n")
+    assert workers
+    deadline = time.monotonic() + 5
+    while any(map(session_members, workers)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(session_members, workers))
+
+    second = start_script(scenario, out, folder)
+    told, _ = second.communicate(timeout=60)
+    summary = json.loads(told)
+    run = read_run(folder)
+    assert second.returncode == ExitCode.OK
+    assert summary["kept"] == kept
+    assert summary["written"] == 24 - kept
+    assert any(f"{kept} of 24 measurements are there already" in note for note in summary["notes"])
+    assert (folder / "records.jsonl").read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+    assert run.status is RunStatus.COMPLETE
+    assert len({(record.point_id, record.launch) for record in run.records}) == 24
+    assert len(run.samples()) == 24
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_how_to_go_on_and_is_whole(
+    write_scenario: Write, tmp_path: Path, number: signal.Signals
+) -> None:
+    scenario, out = write_scenario("slow", sizes=MANY), tmp_path / "out"
+    process = start_script(scenario, out)
+    folder = wait_for_records(out, 2)
+    workers = workers_of(process.pid)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    run = read_run(folder)
+    assert process.returncode == ExitCode.FAILED
+    assert re.search(rf"interrupted by {number.name} after \d+ of 12 measurements", told)
+    assert f"--resume {folder}" in told
+    assert "Traceback" not in told
+    assert run.status is RunStatus.PARTIAL
+    assert run.rows_current
+    assert not any(map(session_members, workers))
+    assert run.launches[0].ended == "interrupted"
+
+
+def test_a_worker_killed_from_outside_costs_only_the_point_in_flight(
+    write_scenario: Write, tmp_path: Path
+) -> None:
+    scenario, out = write_scenario("slow", sizes=MANY), tmp_path / "out"
+    process = start_script(scenario, out)
+    folder = wait_for_records(out, 1)
+    os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+    process.communicate(timeout=30)
+    outcomes = [record.outcome for record in read_run(folder).records]
+    assert process.returncode == ExitCode.FAILED
+    assert sorted(outcomes) == [Outcome.CRASHED] + 11 * [Outcome.OK]
+
+
+def test_resume_without_a_path_takes_the_newest_unfinished_run_of_the_scenario(
+    write_scenario: Write, fake_run: Start, tmp_path: Path
+) -> None:
+    scenario = write_scenario("good", sizes="1, 2")
+    finished = fake_run(scenario)
+    cut = _unfinish(fake_run(scenario).path)
+    newest = _unfinish(fake_run(scenario).path)
+    assert len({finished.path, cut, newest}) == 3
+    _set_start(newest, "2999")
+    resumed = fake_run(scenario, resume=NEWEST)
+    assert resumed.path == newest
+    assert (resumed.kept, resumed.written) == (1, 1)
+    assert fake_run(scenario, resume=NEWEST).path == cut
+    with pytest.raises(UsageError, match="no unfinished run of faking"):
+        fake_run(scenario, resume=NEWEST)
+
+
+def _unfinish(folder: Path) -> Path:
+    journal = folder / "records.jsonl"
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+    return folder
+
+
+def _set_start(folder: Path, started_at: str) -> None:
+    document = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(document | {"started_at": started_at}))
+
+
+def test_a_finished_run_is_resumed_without_measuring_anything(
+    write_scenario: Write, fake_run: Start
+) -> None:
+    scenario = write_scenario("good")
+    folder = fake_run(scenario).path
+    before = (folder / "launches.jsonl").read_bytes()
+    again = fake_run(scenario, resume=folder)
+    assert (again.kept, again.written) == (1, 0)
+    assert (folder / "launches.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"launches": 2}, r"measure\.launches was 1, now 2"),
+        ({"sizes": "1, 2"}, r"axes\.size was \[1\], now \[1, 2\]"),
+        ({"limit": "3s"}, r"measure\.setup_time_limit was '20.*s', now '3.*s'"),
+    ],
+)
+def test_a_run_whose_scenario_has_changed_is_not_resumed(
+    write_scenario: Write, fake_run: Start, change: dict[str, object], told: str
+) -> None:
+    folder = fake_run(write_scenario("good")).path
+    with pytest.raises(UsageError, match=told):
+        fake_run(write_scenario("good", **change), resume=folder)
+
+
+def test_a_run_is_not_resumed_on_another_device(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = write_scenario("good", sizes="1, 2")
+    folder = _unfinish(fake_run(scenario).path)
+    monkeypatch.setenv("FAKE_DEVICE", "other")
+    with pytest.raises(NotComparable, match="measured on name 'fake', now it is 'other'"):
+        fake_run(scenario, resume=folder)
+    assert len(read_run(folder).records) == 1
+
+
+def test_a_folder_that_is_no_run_is_not_resumed(
+    write_scenario: Write, fake_run: Start, tmp_path: Path
+) -> None:
+    with pytest.raises(StoreError, match="is not a run folder"):
+        fake_run(write_scenario("good"), resume=tmp_path)
+
+
+def test_a_point_that_failed_is_not_run_again_in_later_launches(
+    write_scenario: Write, fake_run: Start
+) -> None:
+    summary = fake_run(write_scenario("segfault", "good", launches=3))
+    run = read_run(summary.path)
+    failed = [record for record in run.records if record.outcome is Outcome.CRASHED]
+    assert [record.launch for record in failed] == [0, 1, 2]
+    assert all("not run again, launch 0 was: the worker died" in r.reason for r in failed[1:])
+    assert len(run.launches) == 4
+    assert summary.status is RunStatus.COMPLETE
+    assert {row["backend"]: row["launches"] for row in run.rows} == {"segfault": 0, "good": 3}
+
+
+def test_a_full_disk_stops_the_run_with_one_sentence_and_keeps_the_records(
+    write_scenario: Write, fake_run: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+
+    scenario = write_scenario("good", sizes="1, 2, 3")
+    real_fsync = os.fsync
+
+    def full(file: int) -> None:
+        if sum(b.count(b"\n") for b in map(Path.read_bytes, tmp_path.glob("out/*/rec*"))) >= 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real_fsync(file)
+
+    monkeypatch.setattr("benchx.store.journal.os.fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        fake_run(scenario)
+    monkeypatch.undo()
+    folder = next((tmp_path / "out").iterdir())
+    kept = len(read_run(folder).records)
+    resumed = fake_run(scenario, resume=folder)
+    assert (resumed.kept, resumed.written) == (kept, 3 - kept)
+    assert resumed.exit_code is ExitCode.OK
