@@ -50,14 +50,17 @@ class Package:
         return _provider(self.module, self.distribution)
 
     def absent(self, device: Device) -> Unavailable | None:
-        """Why it can't be used on this machine, or None; a missing GPU is named first."""
-        problem = self._device_problem(device)
-        if problem:
-            return Unavailable(outcome=Outcome.SKIPPED, reason=problem)
-        problem = self._installation_problem()
-        if problem:
-            return Unavailable(outcome=Outcome.SKIPPED, reason=problem, install=self.install)
-        return None
+        """Why it can't be used on this machine, or None; a missing GPU is named first.
+
+        The command is given whenever the installation is at fault too, so that `benchx doctor`
+        on a machine without the GPU tells what the machine with one will need.
+        """
+        unfit, uninstalled = self._device_problem(device), self._installation_problem()
+        reason = unfit or uninstalled
+        if reason is None:
+            return None
+        command = self.install if uninstalled else None
+        return Unavailable(outcome=Outcome.SKIPPED, reason=reason, install=command)
 
     def provenance(self) -> dict[str, Any]:
         """Name and version of what is installed, and the hash of its kernels' files."""

@@ -122,10 +122,18 @@ def test_a_missing_package_has_no_version() -> None:
         ),
     ],
 )
-def test_without_its_gpu_no_installation_is_suggested(device: Device, reason: str) -> None:
+def test_a_missing_gpu_is_named_before_a_missing_package(device: Device, reason: str) -> None:
     found = replace(TOY, module="toy_kernels_missing").absent(device)
     assert found is not None
-    assert (found.outcome, found.reason, found.install) == (Outcome.SKIPPED, reason, None)
+    assert (found.outcome, found.reason) == (Outcome.SKIPPED, reason)
+    assert found.install == "pip install toy-core==1.2.3"
+
+
+@pytest.mark.usefixtures("install")
+def test_an_installed_package_without_its_gpu_suggests_no_command() -> None:
+    found = TOY.absent(CPU)
+    assert found is not None
+    assert found.install is None
 
 
 @pytest.mark.usefixtures("install")
