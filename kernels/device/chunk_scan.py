@@ -58,10 +58,11 @@ def state_scan(
         return
     own = (seq * heads + head).to(tl.int64)
     if SEGMENTED:
-        at = _state_at(own * n_segments + segment, K, V, first, BLOCK_V, False)
-        state = tl.load(starts + at)
+        window = _state_at(own * n_segments + segment, K, V, first, BLOCK_V, False)
+        state = tl.load(starts + window)
     elif HAS_INITIAL:
-        state = tl.load(initial + _state_at(own, K, V, first, BLOCK_V, V_FIRST)).to(tl.float32)
+        window = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
+        state = tl.load(initial + window).to(tl.float32)
     else:
         state = tl.zeros([K, BLOCK_V], tl.float32)
 
@@ -86,8 +87,8 @@ def state_scan(
         state = dot16_add(tl.trans(tl.load(z + wide)), rest, state * shrink[:, None])
         tl.store(o + at, to_dtype(out, o.dtype.element_ty), mask=inside)
     if STORE_FINAL and (high >= chunks):
-        at = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
-        tl.store(final + at, to_dtype(state, final.dtype.element_ty))
+        window = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
+        tl.store(final + window, to_dtype(state, final.dtype.element_ty))
 
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
