@@ -61,8 +61,9 @@ class Telemetry:
         Keys: `source` ("nvml", "amdsmi", "psutil", "none"), `readings` (their number),
         `sm_clock_mhz_p50`, `sm_clock_mhz_min`, `power_w_mean`, `temperature_c_max`,
         `cpu_clock_mhz_p50`, `cpu_busy_percent_mean` (the whole machine), `throttle_reasons`
-        (sorted, each seen at least once), `hw_throttled`, and `absent`: why there is no or only
-        part of a series, else None. What was not read is None, never 0 or False.
+        (sorted, each seen at least once), `hw_throttled`, `hw_throttled_share` (of the readings,
+        0 to 1), and `absent`: why there is no or only part of a series, else None. What was not
+        read is None, never 0 or False.
         """
         self._join()
         source = self._source.name if self._source is not None else "none"
@@ -110,8 +111,13 @@ def summarise(readings: Sequence[Reading], *, source: str, absent: str | None) -
         "cpu_busy_percent_mean": sum(busy) / len(busy) if busy else None,
         "throttle_reasons": reasons if told else None,
         "hw_throttled": bool(HW_THROTTLE & set(reasons)) if told else None,
+        "hw_throttled_share": _share(told),
         "absent": absent,
     }
+
+
+def _share(told: Sequence[frozenset[str]]) -> float | None:
+    return sum(bool(HW_THROTTLE & reasons) for reasons in told) / len(told) if told else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

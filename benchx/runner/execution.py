@@ -106,7 +106,7 @@ def run(
         except BenchxError as error:
             with suppress(StoreError):
                 books.close_launches()
-            raise _with_way_on(error, writer, scenario) from error
+            raise _with_way_on(error, writer) from error
         return _summary(writer.path, books.kept, notes.notes)
 
 
@@ -136,14 +136,14 @@ def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
     )
 
 
-def _with_way_on(error: BenchxError, writer: RunWriter, scenario: Scenario) -> BenchxError:
+def _with_way_on(error: BenchxError, writer: RunWriter) -> BenchxError:
     """An interruption says how far the run came and how to go on; other errors stay as they are."""
     if not isinstance(error, Interrupted):
         return error
     done, records = len(writer.finished()), writer.meta.pairs()
     return Interrupted(
         f"{error.message} after {done} of {records} measurements, which are kept",
-        hint=f"continue with: benchx run {scenario.source} --resume {writer.path}",
+        hint=f"continue with: benchx run --resume {writer.path}",
     )
 
 

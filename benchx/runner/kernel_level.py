@@ -63,7 +63,8 @@ class KernelLevel:
             if points:
                 crowded = _GroupRun(points, settings, session).measure()
                 waiting += [[point] for point in crowded]
-                release_memory(session.device)
+                if session.poisoned is None:
+                    release_memory(session.device)
 
     def _available(self, group: Group, settings: KernelSettings, session: Session) -> list[Point]:
         started_at, kept = now(), []
@@ -115,11 +116,12 @@ class _GroupRun:
             if isinstance(result, Ready):
                 ready.append(result)
                 continue
-            release_memory(bench.device)
             if result.outcome is Outcome.OOM and ready:
                 crowded.append(point)
             else:
                 self._fail(result)
+            if self._session.poisoned is None:
+                release_memory(bench.device)
         return ready, crowded
 
     def _fail(self, failed: Failed) -> None:

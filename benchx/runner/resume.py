@@ -23,14 +23,17 @@ def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
         UsageError: When there is none.
         StoreError: When the newest one can't be read.
     """
-    found = [folder for folder in _runs(out_dir) if scenario in (None, read_meta(folder).scenario)]
-    newest_first = sorted(found, key=lambda folder: read_meta(folder).started_at, reverse=True)
-    for folder in newest_first:
+    metas = [(read_meta(folder), folder) for folder in _runs(out_dir)]
+    found = [
+        (meta.started_at, folder) for meta, folder in metas if scenario in (None, meta.scenario)
+    ]
+    for _, folder in sorted(found, reverse=True):
         if read_run(folder).status is RunStatus.PARTIAL:
             return folder
+    what = "unfinished run" if scenario is None else f"unfinished run of {scenario}"
     raise UsageError(
-        f"no unfinished run of {scenario or 'any scenario'} in {out_dir}",
-        hint="name the run folder: --resume PATH" if not found else "run it without --resume",
+        f"no {what} in {out_dir}",
+        hint="run it without --resume" if found else "name the run folder: --resume PATH",
     )
 
 

@@ -48,6 +48,7 @@ def test_a_series_is_summarised_by_quantity() -> None:
 def test_one_reading_under_hardware_slowdown_marks_the_series(reason: str) -> None:
     found = _summary(Reading(throttle=frozenset()), Reading(throttle=frozenset({reason})))
     assert found["hw_throttled"] is True
+    assert found["hw_throttled_share"] == 0.5
 
 
 def test_a_power_cap_is_a_note_and_not_a_mark() -> None:
