@@ -150,7 +150,12 @@ def _fails_when(number: int, error: BaseException) -> Callable[[Vector], Run]:
 
 
 def _allocates(inputs: Vector) -> Run:
-    return lambda: {"o": torch.empty(2**46, dtype=torch.float32)}
+    return lambda: {"o": torch.empty(2**46, dtype=torch.float32, device=inputs.x.device)}
+
+
+def _out_of_bounds(inputs: Vector) -> Run:
+    """On a GPU, a device-side assertion: every later call of the process fails too."""
+    return lambda: {"o": inputs.x[torch.full((64,), 10**6, device=inputs.x.device)] * 2}
 
 
 def _segfaults(inputs: Vector) -> Run:
@@ -162,7 +167,7 @@ BACKENDS = (
     GOOD,
     Fake("other", _returns(lambda o: o)),
     Fake("wrong", _returns(lambda o: o * 1.5)),
-    Fake("nan", _returns(lambda o: o.index_fill(0, torch.tensor([0]), torch.nan))),
+    Fake("nan", _returns(lambda o: o.index_fill(0, torch.tensor([0], device=o.device), torch.nan))),
     Fake("shape", _returns(lambda o: o[:-1])),
     Fake("dtype", _returns(lambda o: o.double())),
     Fake("nothing", _returns(lambda o: None)),
@@ -172,6 +177,7 @@ BACKENDS = (
     Fake("quits", _raises(SystemExit(3))),
     Fake("memory", _raises(MemoryError("Unable to allocate 7.00 GiB"))),
     Fake("allocates", _allocates),
+    Fake("out_of_bounds", _out_of_bounds),
     Fake("late", _fails_when(60, RuntimeError("the 60th call failed"))),
     Fake("in_place", _in_place, reset=_restore),
     Fake("spoils", _in_place),
