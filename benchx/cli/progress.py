@@ -112,8 +112,7 @@ class Bar:
 
 def opening(folder: Path, size: PlanSize) -> str:
     """The first line of a run."""
-    kept = f", {size.kept} of {size.records} records kept" if size.kept else ""
-    return f"{size.points} points in {size.launches} launches -> {folder}{kept}"
+    return f"{size.points} points in {size.launches} launches -> {folder}"
 
 
 def result_text(record: LaunchRecord) -> str:

@@ -12,7 +12,7 @@ import typer
 from benchx.cli import plan
 from benchx.cli.arguments import AsJson, OutDir, Overrides
 from benchx.cli.terminal import print_json, stderr, stdout
-from benchx.core.errors import UsageError
+from benchx.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from benchx.runner import RunSummary
@@ -60,6 +60,8 @@ def run(
     """
     if resume is None and scenario is None:
         raise UsageError("no scenario was named", hint="benchx list scenarios")
+    if dry_run and resume is not None:
+        raise UsageError("--dry-run prints the plan of a new run", hint="leave --resume out")
     if dry_run and scenario is not None:
         plan.show(scenario, overrides or (), as_json=as_json)
         return 0
@@ -135,7 +137,11 @@ def _measure(request: Request) -> RunSummary:
 def _write_report(run_folder: Path) -> Sequence[Path]:
     from benchx import reporting
 
-    return reporting.report([run_folder], run_folder / "report").files
+    try:
+        return reporting.report([run_folder], run_folder / "report").files
+    except StoreError as error:
+        hint = f"the run itself is stored; benchx report {run_folder} --out DIR"
+        raise StoreError(error.message, hint=hint) from error
 
 
 def _show_table(summary: RunSummary) -> None:

@@ -19,6 +19,7 @@ _HINTS = {
     errno.EROFS: _ELSEWHERE,
     errno.EACCES: _ELSEWHERE,
     errno.EPERM: _ELSEWHERE,
+    errno.EEXIST: "a file of this name is in the way; choose another folder with --out",
     errno.ENOTDIR: "a part of this path is a file; choose another folder with --out",
     errno.ENAMETOOLONG: "choose a shorter folder with --out",
     errno.ENOENT: "check the path; was the folder removed or unmounted meanwhile?",

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from benchx.cli.labels import Labels
-from benchx.cli.progress import Bar, Lines, left_text, make_progress
+from benchx.cli.progress import Bar, left_text, make_progress
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
@@ -67,13 +67,6 @@ def test_a_log_has_one_line_per_record_with_its_result_and_the_time_left() -> No
         "[4/8] launch 1: kda/b heads=8: wrong: o: rms ratio 0.2 above 0.006",
         "launch 1: new worker",
     ]
-
-
-def test_a_resumed_run_says_what_it_keeps() -> None:
-    console = _console(is_terminal=False)
-    with Lines(console, Labels(POINTS)) as progress:
-        progress.started(Path("r"), PlanSize(points=4, launches=2, records=8, kept=5))
-    assert _told(console) == "4 points in 2 launches -> r, 5 of 8 records kept\n"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

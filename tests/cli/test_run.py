@@ -15,6 +15,7 @@ import pytest
 from benchx import reporting, runner, store
 from benchx.cli.run import with_resume_value
 from benchx.cli.words import vocabulary
+from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
 from benchx.runner import RunSummary
@@ -183,6 +184,28 @@ def test_a_run_cannot_be_changed_while_it_is_continued(
     assert result.code == 2
     assert "--set would change the run" in result.err
     assert fake.asked == {}
+
+
+def test_a_dry_run_of_a_resumed_run_is_refused_and_measures_nothing(
+    benchx: Command, scenario: Path, fake: FakeRunner
+) -> None:
+    _unfinished(scenario)
+    for arguments in (["--resume"], ["tiny.yaml", "--resume"]):
+        assert benchx("run", *arguments, "--dry-run").code == 2
+    assert fake.asked == {}
+
+
+def test_a_report_that_cannot_be_written_says_that_the_run_is_safe(
+    benchx: Command, scenario: Path, fake: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(runs: list[Path], folder: Path) -> None:
+        raise StoreError(f"can't write a report into {folder}: No space left on device")
+
+    monkeypatch.setattr(reporting, "report", refuse)
+    result = benchx("run", "tiny.yaml")
+    assert result.code == 4
+    assert result.out == "THE TABLE\n"
+    assert "the run itself is stored" in result.err
 
 
 @pytest.mark.slow
