@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from benchx.core.record import LaunchRecord
     from benchx.runner.progress import Advance, PlanSize, Progress
 
+_BAR, _BESIDE_WORDS = 20, 50
+"""Columns of the bar; of everything beside the words, with room to spare."""
+
 
 def make_progress(console: Console, labels: Labels) -> Bar | Lines:
     """What suits the console."""
@@ -61,19 +64,20 @@ class Bar:
         from rich.progress import Progress as RichProgress
         from rich.table import Column
 
+        # Room is left at the right, so that the terminal's own "^C" does not break the line.
+        words = max(10, console.width - _BESIDE_WORDS)
         self._labels = labels
         self._told: set[tuple[str, Outcome]] = set()
         self._bar = RichProgress(
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=_BAR),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}", markup=False),
             TextColumn(
                 "{task.description}",
                 markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+                table_column=Column(no_wrap=True, overflow="ellipsis", max_width=words),
             ),
             console=console,
-            expand=True,
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=None, left="")
