@@ -1,0 +1,63 @@
+"""`endpoint`: a server that runs already, here or hosted; nothing is started or stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchx.core.errors import UsageError
+from benchx.serving.engines.base import ENGINES, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.process import Launch
+from benchx.serving.request import Endpoint
+
+
+class EndpointEngine:
+    """Attaches to `base_url`. What it can do is unknown until `benchx probe` has asked."""
+
+    name = "endpoint"
+    title = "a server that runs already, or a hosted one"
+
+    def missing(self, settings: EngineSettings) -> Missing | None:
+        """Nothing can be missing on this machine; a missing key is found when it is needed."""
+        return None
+
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+        """Nothing to start."""
+        return None
+
+    def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
+        """The address as given; raises UsageError when it or the model's name is missing."""
+        parts = urlsplit(settings.base_url or "")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(
+                f"engine.base_url: got {settings.base_url!r}; expected an address such as"
+                " http://127.0.0.1:8000/v1"
+            )
+        if parts.password is not None:
+            raise UsageError(
+                "engine.base_url holds a password", hint="name a variable in `api_key_env` instead"
+            )
+        model = settings.served_model or settings.model
+        if model is None:
+            raise UsageError("engine.model: missing; expected the model's name at the server")
+        return Endpoint(
+            base_url=str(settings.base_url),
+            api=settings.api,
+            model=model,
+            headers=settings.headers,
+            header_env=settings.header_env,
+            api_key_env=settings.api_key_env,
+            extra_body=settings.extra_body,
+        )
+
+    def capabilities(self, settings: EngineSettings) -> Capabilities:
+        """What the OpenAI API promises and no more."""
+        return Capabilities(usage="on_request", done_marker=True, token_ids=False, health_path=None)
+
+    def exact_length(self, tokens: int) -> Mapping[str, Any]:
+        """The API has no field for it; the scenario may name the server's in `extra_body`."""
+        return {}
+
+
+ENGINES.add("endpoint", EndpointEngine())

@@ -1,0 +1,152 @@
+"""An engine from start to end: port, process, readiness, what was observed, clean shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchx.core.errors import UsageError
+from benchx.serving.engines.base import Capabilities, Engine, EngineSettings
+from benchx.serving.engines.gpus import GpuUse, gpus_in_use, read_memory
+from benchx.serving.engines.process import EngineProcess, claim_port
+from benchx.serving.engines.readiness import Readiness, ReadinessCheck
+from benchx.serving.request import Endpoint, Request
+from benchx.serving.trial import TRIAL, try_once
+
+
+ATTACH_LIMIT_S = 60.0
+"""Patience with a server that is said to run already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningEngine:
+    """An engine that has proved that it works.
+
+    Attributes:
+        engine: Which one.
+        settings: What the scenario says of it.
+        endpoint: Where to send requests.
+        capabilities: What it can do and tell.
+        readiness: How long it took.
+        gpus: GPUs that it occupies.
+        command: The command line; empty when it ran already.
+        process: Its process tree; None when it ran already.
+    """
+
+    engine: Engine
+    settings: EngineSettings
+    endpoint: Endpoint
+    capabilities: Capabilities
+    readiness: Readiness
+    gpus: GpuUse
+    command: tuple[str, ...] = ()
+    process: EngineProcess | None = None
+
+    def fail_if_gone(self) -> None:
+        """Raise EngineFailed when the engine has died."""
+        if self.process is not None:
+            self.process.fail_if_gone()
+
+    def to_json(self) -> dict[str, Any]:
+        """What a record says of it; holds no secret (variables are named, never read)."""
+        return {
+            "engine": self.engine.name,
+            "model": self.endpoint.model,
+            "base_url": self.endpoint.base_url,
+            "command": list(self.command),
+            "env": dict(self.settings.env),
+            "healthy_s": self.readiness.healthy_s,
+            "ready_s": self.readiness.ready_s,
+            "gpus": self.gpus.count,
+            "gpus_source": self.gpus.source,
+            "gpu_names": list(self.gpus.names),
+            "load_format": self.settings.load_format,
+        }
+
+
+@contextmanager
+def running(
+    engine: Engine, settings: EngineSettings, *, log: Path, trial: Request = TRIAL
+) -> Iterator[RunningEngine]:
+    """Start the engine (or attach to it) and wait until it works; end it on the way out.
+
+    Args:
+        engine: Which one.
+        settings: What the scenario says of it.
+        log: File for what it prints.
+        trial: The request that proves that it works; no workload may contain it.
+
+    Raises:
+        EngineFailed: It did not start, is not ready in time, or occupies other GPUs than said.
+        UsageError: A variable that holds a secret is not set.
+    """
+    launched = engine.launch(settings, port=settings.port or 0)
+    if launched is None:
+        yield _attached(engine, settings, trial)
+        return
+    port = claim_port(settings.port, settings.host)
+    launched = engine.launch(settings, port=port)
+    assert launched is not None
+    before = read_memory()
+    with EngineProcess(launched, log) as process:
+        endpoint, able = engine.endpoint(settings, port=port), engine.capabilities(settings)
+        readiness = _ready(endpoint, able, settings, trial, process)
+        use = gpus_in_use(before, read_memory(), declared=settings.gpus, asked=settings.gpus_asked)
+        yield RunningEngine(
+            engine=engine,
+            settings=settings,
+            endpoint=endpoint,
+            capabilities=able,
+            readiness=readiness,
+            gpus=use,
+            command=launched.command,
+            process=process,
+        )
+
+
+def _attached(engine: Engine, settings: EngineSettings, trial: Request) -> RunningEngine:
+    endpoint, able = engine.endpoint(settings, port=0), engine.capabilities(settings)
+    endpoint.secret_headers()  # a missing key is said before anything is sent
+    return RunningEngine(
+        engine=engine,
+        settings=settings,
+        endpoint=endpoint,
+        capabilities=able,
+        readiness=_ready(endpoint, able, settings, trial, None),
+        gpus=GpuUse(count=settings.gpus, source="declared"),
+    )
+
+
+def _ready(
+    endpoint: Endpoint,
+    able: Capabilities,
+    settings: EngineSettings,
+    trial: Request,
+    process: EngineProcess | None,
+) -> Readiness:
+    return ReadinessCheck(
+        endpoint,
+        health_path=able.health_path,
+        generate=lambda there, limit_s: try_once(there, trial, limit_s),
+        timeout_s=(
+            min(settings.ready_timeout_s, ATTACH_LIMIT_S)
+            if process is None
+            else settings.ready_timeout_s
+        ),
+        process=process,
+    ).wait()
+
+
+def settings_from(data: Mapping[str, Any]) -> EngineSettings:
+    """Settings from plain data (see `EngineSettings`); raises UsageError for unknown keys."""
+    known = EngineSettings.__dataclass_fields__
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise UsageError(f"engine: unknown settings {', '.join(unknown)}")
+    plain = dict(data)
+    if isinstance(plain.get("python"), list):
+        plain["python"] = tuple(plain["python"])
+    return EngineSettings(**plain)

@@ -1,0 +1,17 @@
+"""Starts a fake engine as benchx would, says so, and waits to be killed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from benchx.serving.engines.process import EngineProcess, Launch
+
+mode, pids, log, engine = sys.argv[1:5]
+command = (sys.executable, engine, mode, "0", pids)
+process = EngineProcess(Launch(command=command), Path(log))
+while not Path(pids).exists():
+    time.sleep(0.02)
+print(process.pid, flush=True)
+time.sleep(300)
