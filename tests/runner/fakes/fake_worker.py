@@ -67,7 +67,7 @@ def _read_stdin() -> None:
 
 BEHAVIOURS: dict[str, Callable[[], None]] = {
     "good": lambda: None,
-    "slow": lambda: time.sleep(0.25),
+    "slow": lambda: time.sleep(0.15),
     "hang": _hang,
     "segfault": _die(signal.SIGSEGV),
     "killed": _die(signal.SIGKILL),
