@@ -1,0 +1,70 @@
+"""FLOPs of a token: matrix products with the weights, and attention at a context.
+
+A multiply-add counts as two. Conventions are those of the operators: causal attention without the
+masked half, KDA prefill in chunks of 64 (arXiv 2510.26692, eq. 13), MLA expanded in prefill and
+absorbed in decode.
+"""
+
+from __future__ import annotations
+
+from benchx.architectures.descriptor import Architecture, Kda
+from benchx.architectures.parameters import parameters
+
+CHUNK = 64
+
+
+def prefill_flops(arch: Architecture, tokens: int, *, prefix: int = 0) -> float:
+    """FLOPs of prefilling `tokens` new tokens behind `prefix` cached ones.
+
+    The output head is counted once (only the last token needs it).
+    """
+    params = parameters(arch)
+    head = params.embedding if params.tied else params.head
+    products = 2.0 * (tokens * (params.active - head) + head)
+    pairs = tokens * prefix + tokens * (tokens + 1) / 2
+    if arch.mla is not None:
+        # Cached rows are expanded again: W_UK and W_UV once more for each.
+        mla = arch.mla
+        expand = 2.0 * mla.kv_lora * mla.heads * (mla.nope_dim + mla.value_dim)
+        products += arch.count("mla") * prefix * expand
+    return products + pairs * _pair_flops(arch) + tokens * _kda_flops(arch, decode=False)
+
+
+def decode_flops(arch: Architecture, context: int) -> float:
+    """FLOPs of one new token of one sequence with `context` tokens, itself included."""
+    products = 2.0 * parameters(arch).active
+    return products + context * _absorbed_flops(arch) + _kda_flops(arch, decode=True)
+
+
+def _pair_flops(arch: Architecture) -> float:
+    """Of a query and a key it sees, all full-attention layers: 2 H (width of k + width of v)."""
+    if arch.mla is not None:
+        width = arch.mla.nope_dim + arch.mla.rope_dim + arch.mla.value_dim
+        return 2.0 * arch.count("mla") * arch.mla.heads * width
+    if arch.gqa is not None:
+        return 4.0 * arch.count("gqa") * arch.gqa.heads * arch.gqa.head_dim
+    return 0.0
+
+
+def _absorbed_flops(arch: Architecture) -> float:
+    """The same in decode; MLA attends to the latent: 2 H (2C + R)."""
+    if arch.mla is None:
+        return _pair_flops(arch)
+    width = 2 * arch.mla.kv_lora + arch.mla.rope_dim
+    return 2.0 * arch.count("mla") * arch.mla.heads * width
+
+
+def _kda_flops(arch: Architecture, *, decode: bool) -> float:
+    if arch.kda is None:
+        return 0.0
+    a_layer = arch.kda.heads * (_recurrent(arch.kda) if decode else _chunked(arch.kda))
+    return float(arch.count("kda") * a_layer)
+
+
+def _recurrent(kda: Kda) -> int:
+    return 7 * kda.head_dim * kda.value_dim
+
+
+def _chunked(kda: Kda) -> int:
+    key, value = kda.head_dim, kda.value_dim
+    return 6 * key * value + CHUNK * (2 * key + value) + CHUNK**2

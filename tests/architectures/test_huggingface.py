@@ -1,0 +1,176 @@
+"""Reading config.json: equal to the descriptors, and every refusal names file, key and value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchx.architectures import Architecture, load_architecture
+from benchx.architectures.parameters import parameters
+from benchx.core.errors import BenchxError
+
+K3_FULL = [*range(4, 93, 4), 93]
+K3_TEXT: dict[str, Any] = {
+    "model_type": "kimi_linear", "hidden_size": 7168, "vocab_size": 163840,
+    "num_hidden_layers": 93, "max_position_embeddings": 1048576, "intermediate_size": 33792,
+    "num_attention_heads": 96, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "mla_use_nope": True, "mla_use_output_gate": True,
+    "num_experts": 896, "num_experts_per_token": 16, "num_shared_experts": 2,
+    "routed_expert_hidden_size": 3584, "moe_intermediate_size": 3072, "latent_moe_use_norm": True,
+    "first_k_dense_replace": 1, "tie_word_embeddings": False,
+    "linear_attn_config": {
+        "num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0,
+        "use_full_rank_gate": True, "full_attn_layers": K3_FULL,
+        "kda_layers": [layer for layer in range(1, 94) if layer not in K3_FULL],
+    },
+}  # fmt: skip
+LLAMA: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 8192, "vocab_size": 128256, "num_hidden_layers": 80,
+    "max_position_embeddings": 131072, "intermediate_size": 28672, "num_attention_heads": 64,
+    "num_key_value_heads": 8, "tie_word_embeddings": False,
+}  # fmt: skip
+DEEPSEEK: dict[str, Any] = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "vocab_size": 129280,
+    "num_hidden_layers": 61, "max_position_embeddings": 131072, "intermediate_size": 18432,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "q_lora_rank": 1536,
+    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1,
+    "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "tie_word_embeddings": False,
+}  # fmt: skip
+QWEN: dict[str, Any] = {
+    "model_type": "qwen3_moe", "hidden_size": 4096, "vocab_size": 151936, "num_hidden_layers": 94,
+    "max_position_embeddings": 131072, "intermediate_size": 12288, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+    "moe_intermediate_size": 1536,
+}  # fmt: skip
+
+Read = Callable[[object], Architecture]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def call(content: object) -> Architecture:
+        path = tmp_path / "config.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return load_architecture(str(path))
+
+    return call
+
+
+@pytest.fixture
+def refusal(read: Read) -> Callable[[object], str]:
+    def call(content: object) -> str:
+        with pytest.raises(BenchxError) as caught:
+            read(content)
+        return str(caught.value)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"model_type": "kimi_k3", "text_config": K3_TEXT}, "kimi-k3"),
+        (LLAMA, "llama-3.1-70b"),
+        (DEEPSEEK, "deepseek-v3"),
+        (QWEN, "qwen3-235b-a22b"),
+    ],
+)
+def test_a_published_config_describes_the_shipped_model(
+    read: Read, config: dict[str, Any], name: str
+) -> None:
+    found, shipped = read(config), load_architecture(name)
+    told = {"name", "title", "sources", "unconfirmed", "omitted", "checkpoint"}
+    assert found.model_dump(exclude=told) == shipped.model_dump(exclude=told)
+
+
+def test_a_folder_stands_for_the_config_in_it(read: Read, tmp_path: Path) -> None:
+    read(LLAMA)
+    assert load_architecture(str(tmp_path)).hidden == 8192
+
+
+def test_experts_are_sized_by_their_latent_width(read: Read) -> None:
+    latent = parameters(read(K3_TEXT)).routed
+    text = {key: value for key, value in K3_TEXT.items() if key != "routed_expert_hidden_size"}
+    text["latent_moe_use_norm"] = False
+    assert parameters(read(text)).routed == 2 * latent
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "kv_lora_rank", "num_experts_per_token"])
+def test_a_missing_size_is_named(refusal: Callable[[object], str], key: str) -> None:
+    text = {name: value for name, value in K3_TEXT.items() if name != key}
+    told = refusal({"text_config": text})
+    assert "config.json" in told
+    assert f"text_config.{key}" in told
+    assert "missing" in told
+
+
+def test_a_missing_alias_names_both_spellings(refusal: Callable[[object], str]) -> None:
+    text = {name: value for name, value in DEEPSEEK.items() if name != "num_experts_per_tok"}
+    assert "num_experts_per_token (or num_experts_per_tok) is missing" in refusal(text)
+
+
+def test_aliases_that_contradict_each_other_are_refused(refusal: Callable[[object], str]) -> None:
+    told = refusal(DEEPSEEK | {"num_experts_per_token": 6})
+    assert "num_experts_per_token 6 and num_experts_per_tok 8 contradict" in told
+
+
+def test_text_that_is_no_json_is_refused(refusal: Callable[[object], str]) -> None:
+    assert "not JSON" in refusal("{'a': 1}")
+    assert "not JSON" in refusal("[" * 100_000)
+    assert "expected a mapping" in refusal("[1]")
+
+
+def test_an_unknown_architecture_is_named_with_the_nearest(
+    refusal: Callable[[object], str],
+) -> None:
+    told = refusal(DEEPSEEK | {"model_type": "deepseek_v33"})
+    assert "'deepseek_v33' is not known; did you mean 'deepseek_v3'?" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"hidden_size": "8192"}, "hidden_size is '8192'; expected a whole number"),
+        ({"hidden_size": -1}, "hidden_size is -1"),
+        ({"hidden_size": True}, "hidden_size is True"),
+        ({"num_key_value_heads": 7}, "a divisor of heads (64)"),
+        ({"num_attention_heads": 60}, "head_dim is missing"),
+        ({"tie_word_embeddings": "no"}, "expected true or false"),
+        ({"use_sliding_window": True}, "use_sliding_window is set"),
+        ({"hidden_size": 2**50}, "at most"),
+        ({"num_hidden_layers": 0}, "at least 1"),
+    ],
+)
+def test_a_value_that_can_not_be_is_refused(
+    refusal: Callable[[object], str], change: dict[str, Any], expected: str
+) -> None:
+    assert expected in refusal(LLAMA | change)
+
+
+def test_layers_named_twice_or_not_at_all_are_refused(refusal: Callable[[object], str]) -> None:
+    linear = K3_TEXT["linear_attn_config"] | {"full_attn_layers": [1, 4]}
+    told = refusal(K3_TEXT | {"linear_attn_config": linear})
+    assert "do not name each of the 93 layers once" in told
+
+
+def test_more_experts_chosen_than_there_are_is_refused(refusal: Callable[[object], str]) -> None:
+    assert "at most experts (256)" in refusal(DEEPSEEK | {"num_experts_per_tok": 300})
+
+
+def test_attention_that_is_not_modelled_is_refused(refusal: Callable[[object], str]) -> None:
+    assert "index_topk" in refusal(DEEPSEEK | {"index_topk": 2048})
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BenchxError, match="No such file"):
+        load_architecture(str(tmp_path / "config.json"))
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(BenchxError, match="did you mean 'kimi-k3'"):
+        load_architecture("kimi-k4")
