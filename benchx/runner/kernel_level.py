@@ -39,13 +39,16 @@ class KernelLevel:
         return tuple(Group(tuple(members)) for members in by_id.values())
 
     def unavailable(self, point: Point, settings: Settings, device: Device) -> Unavailable | None:
-        """The timer first, then what the backend says."""
+        """What the backend says first: a missing GPU or package is more than a wrong timer."""
+        refusal = backends_of(point.subject).get(point.backend).unavailable(point.params, device)
+        if refusal is not None:
+            return refusal
         timer = settings["timer"]
         if timer != "auto" and (timer == "cpu") == device.is_gpu:
             needs = "times CPU work only" if timer == "cpu" else "needs a GPU"
             reason = f"timer {timer!r} {needs}, this is {device.name}; set measure.timer to auto"
             return Unavailable(outcome=Outcome.SKIPPED, reason=reason)
-        return backends_of(point.subject).get(point.backend).unavailable(point.params, device)
+        return None
 
     def most_seconds(self, settings: Settings) -> float:
         """The time limit of sampling."""
