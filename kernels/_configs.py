@@ -15,6 +15,7 @@ class PrefillConfig:
     """How the chunked prefill is cut.
 
     Attributes:
+        chunk: Tokens of a chunk, 32 or 64.
         intra_warps: Warps of a program of K1.
         block_v: Columns of the state that one program of K2 holds.
         warps: Warps of a program of K2.
@@ -22,7 +23,10 @@ class PrefillConfig:
         segment_chunks: Chunks per segment of the parallel scan; 0 walks each sequence in one go.
     """
 
+    chunk: int
     intra_warps: int
+    intra_registers: int | None = None
+    precision: int = 2
     block_v: int
     warps: int
     stages: int
@@ -44,7 +48,8 @@ def prefill_config(
     while block_v > 16 and pairs * (value_dim // block_v) * 2 <= processors:
         block_v //= 2
     return PrefillConfig(
-        intra_warps=8 if key_dim > 64 else 4,
+        chunk=32,
+        intra_warps=4,
         block_v=block_v,
         warps=8 if block_v >= 128 else 4,
         stages=2,

@@ -18,10 +18,8 @@ from benchx_kernels.batch import Batch
 from benchx_kernels.device import chunk_intra, chunk_scan, gates
 from benchx_kernels.gate import Gate
 
-CHUNK = 64
-# Largest |lower_bound| for which 2^(half a 32-token block's decay) still fits fp32 and bf16:
-# 16 x 5 nats = 115 bits of the 126 that a normal number has.
-_STEEPEST_BOUND = 5.0
+# Half of a chunk's decay, in nats, that a normal fp32 or bf16 number can hold: 115 of 126 bits.
+_HALF_RANGE_NATS = 80.0
 _PREFIX_BLOCK_V = 32
 
 
@@ -52,17 +50,17 @@ class _Workspace:
     delta: bool
 
     @classmethod
-    def allocate(cls, q: torch.Tensor, slots: int, *, delta: bool) -> _Workspace:
+    def allocate(cls, q: torch.Tensor, slots: int, chunk: int, *, delta: bool) -> _Workspace:
         heads, key_dim = q.shape[1], q.shape[2]
 
         def tiles(width: int) -> torch.Tensor:
-            return torch.empty(heads, slots, CHUNK, width, dtype=torch.bfloat16, device=q.device)
+            return torch.empty(heads, slots, chunk, width, dtype=torch.bfloat16, device=q.device)
 
         return cls(
             kd=tiles(key_dim) if delta else q,  # never read without the delta term
             qd=tiles(key_dim),
             z=tiles(key_dim),
-            y=tiles(CHUNK),
+            y=tiles(chunk),
             decay=torch.empty(heads, slots, key_dim, dtype=torch.float32, device=q.device),
             delta=delta,
         )
@@ -104,9 +102,9 @@ def chunk_prefill(
     o = torch.empty_like(v)
     if not batch.lengths or v.shape[1] == 0:
         return o
-    slots = batch.tokens // CHUNK + len(batch.lengths)
-    work = _Workspace.allocate(q, slots, delta=beta is not None)
     config = config or prefill_config(q.device, v.shape[1], batch, q.shape[2], v.shape[2])
+    slots = batch.tokens // config.chunk + len(batch.lengths)
+    work = _Workspace.allocate(q, slots, config.chunk, delta=beta is not None)
     _launch_intra(work, q, k, beta, gate, batch, scale, qk_l2norm, config)
     _launch_scan(work, v, states, batch, o, config)
     return o
@@ -125,14 +123,14 @@ def _launch_intra(
 ) -> None:
     heads, key_dim = q.shape[1], q.shape[2]
     slots = work.qd.shape[1]
-    narrow = gate.kind == "bounded" and -gate.lower_bound <= _STEEPEST_BOUND
+    steepest = -gate.lower_bound * config.chunk / 2
     chunk_intra.chunk_intra[(heads, slots)](
         q, k, gate.g, beta, gate.a_log, gate.dt_bias, batch.cu_seqlens,
         work.kd, work.qd, work.z, work.y, work.decay,
         scale, gate.lower_bound, len(batch.lengths), slots, heads,
-        CHUNK=CHUNK, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
-        L2_NORM=qk_l2norm, DIAGONAL=32 if narrow else 1,
-        num_warps=config.intra_warps, num_stages=1,
+        CHUNK=config.chunk, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
+        L2_NORM=qk_l2norm, NARROW=gate.kind == "bounded" and steepest <= _HALF_RANGE_NATS,
+        PRECISION=config.precision, num_warps=config.intra_warps, num_stages=1, maxnreg=config.intra_registers,
     )  # fmt: skip
 
 
@@ -146,11 +144,11 @@ def _launch_scan(
 ) -> None:
     heads, slots, _, key_dim = work.qd.shape
     value_dim, sequences = o.shape[2], len(batch.lengths)
-    chunks = triton.cdiv(max(batch.longest, 1), CHUNK)
+    chunks = triton.cdiv(max(batch.longest, 1), config.chunk)
     length = config.segment_chunks or chunks
     segments = triton.cdiv(chunks, length)
     cut = (slots, heads, segments, length)
-    constants: dict[str, Any] = {"CHUNK": CHUNK, "K": key_dim, "V": value_dim}
+    constants: dict[str, Any] = {"CHUNK": config.chunk, "K": key_dim, "V": value_dim}
     starts = None
     if segments > 1:
         starts = _segment_starts(work, v, states, batch, cut, config, constants)

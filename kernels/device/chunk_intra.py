@@ -16,8 +16,8 @@ in K1, and moves a seventh fewer bytes.
 `A` and `M` need the *difference* G[i] - G[j]; 2^-G alone overflows after a few strongly decaying
 tokens. Every pair i > j is split at exactly one level of a binary tree over the chunk, at a
 boundary r with j <= r < i, so 2^-|G - G[r]| <= 1 serves both factors and nothing can overflow,
-whatever the gate. A gate with a lower bound needs no more levels once a block's total decay fits
-fp32's exponent range: the rest is one product around the block's middle.
+whatever the gate. A gate with a lower bound needs no tree where a chunk's total decay fits fp32's
+exponent range twice: then 2^(G[i] - r) 2^(r - G[j]) with r half of the total is one product.
 
 The inverse is built by the same tree: with X inverting the diagonal blocks of size b, X - X L_b X
 inverts those of size 2b (L_b: the part of L below them). Its entries stay within [-1, 1] for
@@ -30,7 +30,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot16_add, to_bf16
+from benchx_kernels.device.dot import dot16, dot_tf32, to_bf16, to_tf32
 from benchx_kernels.device.gates import log2_decay
 
 
@@ -74,17 +74,6 @@ def _narrow(x, L2_NORM: tl.constexpr):
 
 
 @triton.jit
-def _dot_split(a, b):
-    """a @ b^T of fp32 tiles beyond fp16's range, each as the sum of two bf16 ones."""
-    a_high = to_bf16(a)
-    b_high = to_bf16(b)
-    a_low = to_bf16(a - a_high.to(tl.float32))
-    b_low = to_bf16(b - b_high.to(tl.float32))
-    small = dot16_add(a_high, tl.trans(b_low), dot16(a_low, tl.trans(b_high)))
-    return dot16_add(a_high, tl.trans(b_high), small)
-
-
-@triton.jit
 def _below(SIZE: tl.constexpr, CHUNK: tl.constexpr):
     """Pairs of a row in the second and a column in the first half of a block of 2 x SIZE."""
     row = tl.arange(0, CHUNK)[:, None]
@@ -107,31 +96,19 @@ def _split_scores(
 
 
 @triton.jit
-def _scores(
-    q, k, cum, CHUNK: tl.constexpr, K: tl.constexpr, DIAGONAL: tl.constexpr, L2_NORM: tl.constexpr
-):
-    """A (below the diagonal) and M, both fp32 [C, C]."""
+def _scores(q, k, cum, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr):
+    """A (below the diagonal) and M, both fp32 [C, C], for any decay."""
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
     keys = tl.zeros([CHUNK, CHUNK], tl.float32)
     queries = tl.zeros([CHUNK, CHUNK], tl.float32)
     for level in tl.static_range(0, 8):
-        if CHUNK >> (level + 1) >= DIAGONAL:
+        if CHUNK >> (level + 1) >= 1:
             keys, queries = _split_scores(
                 q, k, cum, keys, queries, CHUNK >> (level + 1), CHUNK, K, L2_NORM
             )
-    if DIAGONAL == 1:
-        same = tl.sum(q * k, axis=1)
-        queries = tl.where(row == col, same[:, None], queries)
-    else:
-        offset = cum - _anchor(cum, DIAGONAL // 2, CHUNK, K)
-        shrink = tl.exp2(offset)
-        grown = k * tl.exp2(-offset)
-        # Above the diagonal these products may be infinite or NaN; they are never selected.
-        block = (row // DIAGONAL) == (col // DIAGONAL)
-        keys = tl.where(block & (row > col), _dot_split(k * shrink, grown), keys)
-        queries = tl.where(block & (row >= col), _dot_split(q * shrink, grown), queries)
-    return keys, queries
+    same = tl.sum(q * k, axis=1)
+    return keys, tl.where(row == col, same[:, None], queries)
 
 
 @triton.jit
@@ -152,39 +129,95 @@ def _inverse(lower, CHUNK: tl.constexpr):
 def _vector_gate(
     g, a_log, dt_bias, at, inside, head, lower_bound, K: tl.constexpr, GATE: tl.constexpr
 ):
-    """Log2 decay of each token and channel [C, K], 0 in padded rows."""
-    channel = tl.arange(0, K)
-    raw = tl.load(g + at, mask=inside[:, None], other=0.0).to(tl.float32)
-    rate = 0.0
-    bias = tl.zeros([K], tl.float32)
+    """Log2 decay of each token and channel [C, K].
+
+    A padded row must not decay, since the chunk's total is what the state is multiplied with; a
+    learned gate shuts at -inf.
+    """
     if GATE <= 1:
+        channel = tl.arange(0, K)
+        raw = tl.load(g + at, mask=inside[:, None], other=-float("inf")).to(tl.float32)
         rate = tl.load(a_log + head)
         bias = tl.load(dt_bias + head * K + channel)
-    log2 = log2_decay(raw, rate, bias[None, :], lower_bound, GATE)
-    # A padded row must not decay: the chunk's total is what the state is multiplied with.
-    return tl.where(inside[:, None], log2, 0.0)
+        return log2_decay(raw, rate, bias[None, :], lower_bound, GATE)
+    else:
+        raw = tl.load(g + at, mask=inside[:, None], other=0.0).to(tl.float32)
+        return log2_decay(raw, 0.0, 0.0, lower_bound, GATE)
 
 
 @triton.jit
-def _scalar_scores(query, key, line, CHUNK: tl.constexpr):
-    """`_scores` where all channels share one cumulative decay `line` [C]."""
+def _rows(x, at, inside, L2_NORM: tl.constexpr, scale):
+    """Rows of q or k, over sqrt(sum(x^2) + 1e-6) if asked, times a factor; 0 beyond the end."""
+    tile = tl.load(x + at, mask=inside[:, None], other=0.0).to(tl.float32)
+    if L2_NORM:
+        return tile * (tl.rsqrt(tl.sum(tile * tile, axis=1) + 1e-6) * scale)[:, None]
+    else:
+        return tile * scale
+
+
+@triton.jit
+def _by_tree(q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr):
+    """A, M, Kd, Qd, Kr and the chunk's decay for any vector gate."""
+    cum = tl.cumsum(log2, axis=0)
+    total = tl.sum(log2, axis=0)
+    a, m = _scores(q, k, cum, CHUNK, K, L2_NORM)
+    grow = tl.exp2(cum)
+    return a, m, k * grow, q * grow, k * tl.exp2(total[None, :] - cum), tl.exp2(total)
+
+
+@triton.jit
+def _products(ks, qs, kg, PRECISION: tl.constexpr):
+    """ks @ kg^T and qs @ kg^T, with operands beyond fp16's range."""
+    if PRECISION == 0:
+        right = tl.trans(to_bf16(kg))
+        return dot16(to_bf16(ks), right), dot16(to_bf16(qs), right)
+    elif PRECISION == 1:
+        right = tl.trans(kg)
+        return dot_tf32(ks, right), dot_tf32(qs, right)
+    else:
+        right = tl.trans(to_tf32(kg))
+        return dot_tf32(to_tf32(ks), right), dot_tf32(to_tf32(qs), right)
+
+
+@triton.jit
+def _by_middle(q, k, log2, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
+    """`_by_tree` for a chunk whose decay is at most 2^230: around half of it, in one product.
+
+    With h = 2^(total / 2), 2^cum = h 2^(cum - total / 2) and so on: two exponentials serve the
+    scores, Kd, Qd and Kr.
+    """
+    row = tl.arange(0, CHUNK)[:, None]
+    col = tl.arange(0, CHUNK)[None, :]
+    offset = tl.cumsum(log2, axis=0)
+    half = 0.5 * tl.sum(log2, axis=0)
+    offset -= half[None, :]
+    shrink = tl.exp2(offset)
+    ks = k * shrink
+    qs = q * shrink
+    kg = k * tl.exp2(-offset)
+    # Above the diagonal the products may overflow; nothing there is selected.
+    a, m = _products(ks, qs, kg, PRECISION)
+    a = tl.where(row > col, a, 0.0)
+    m = tl.where(row >= col, m, 0.0)
+    h = tl.exp2(half)
+    return a, m, ks * h[None, :], qs * h[None, :], kg * h[None, :], h * h
+
+
+@triton.jit
+def _by_line(q, k, line, CHUNK: tl.constexpr, K: tl.constexpr):
+    """`_by_tree` where all channels share one cumulative decay `line` [C]."""
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
     # The difference is <= 0 where it counts; elsewhere it must not overflow before the mask.
     gap = tl.where(row >= col, line[:, None] - line[None, :], 0.0)
     factor = tl.where(row >= col, tl.exp2(gap), 0.0)
-    k16 = to_bf16(key)
-    queries = dot16(to_bf16(query), tl.trans(k16)) * factor
-    keys = tl.where(row > col, dot16(k16, tl.trans(k16)) * factor, 0.0)
-    return keys, queries
-
-
-@triton.jit
-def _normalised(x, L2_NORM: tl.constexpr):
-    """Rows divided by sqrt(sum(x^2) + 1e-6)."""
-    if L2_NORM:
-        x *= tl.rsqrt(tl.sum(x * x, axis=1) + 1e-6)[:, None]
-    return x
+    k16 = to_bf16(k)
+    m = dot16(to_bf16(q), tl.trans(k16)) * factor
+    a = tl.where(row > col, dot16(k16, tl.trans(k16)) * factor, 0.0)
+    grow = tl.exp2(line)[:, None]
+    total = tl.min(line, axis=0)
+    kr = k * tl.exp2(total - line)[:, None]
+    return a, m, k * grow, q * grow, kr, tl.broadcast_to(tl.exp2(total), [K])
 
 
 @triton.jit
@@ -203,7 +236,7 @@ def chunk_intra(
     kd, qd, z, y, decay,
     scale, lower_bound, n_seqs, n_slots, heads,
     CHUNK: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr, DELTA: tl.constexpr,
-    L2_NORM: tl.constexpr, DIAGONAL: tl.constexpr,
+    L2_NORM: tl.constexpr, NARROW: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One chunk of one head. Inputs token-major [T, H, *]; workspace [H, slots, C, *] bf16."""
     head = tl.program_id(0)
@@ -215,35 +248,30 @@ def chunk_intra(
     inside = tokens < end
     channel = tl.arange(0, K)
     at = (tokens * heads + head)[:, None] * K + channel[None, :]
-    key = tl.load(k + at, mask=inside[:, None], other=0.0).to(tl.float32)
-    key = _normalised(key, L2_NORM)
-    query = tl.load(q + at, mask=inside[:, None], other=0.0).to(tl.float32)
-    query = _normalised(query, L2_NORM) * scale
+    key = _rows(k, at, inside, L2_NORM, 1.0)
+    query = _rows(q, at, inside, L2_NORM, scale)
 
     if GATE <= 2:
         log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
-        cum = tl.cumsum(log2, axis=0)
-        total = tl.sum(log2, axis=0)
-        a, m = _scores(query, key, cum, CHUNK, K, DIAGONAL, L2_NORM)
+        if NARROW:
+            a, m, kd_tile, qd_tile, kr, total = _by_middle(query, key, log2, CHUNK, PRECISION)
+        else:
+            a, m, kd_tile, qd_tile, kr, total = _by_tree(query, key, log2, CHUNK, K, L2_NORM)
     else:
         line = tl.zeros([CHUNK], tl.float32)
         if GATE == 3:
             line = tl.load(g + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
             line = tl.cumsum(line * 1.4426950408889634, axis=0)
-        a, m = _scalar_scores(query, key, line, CHUNK)
-        cum = tl.broadcast_to(line[:, None], [CHUNK, K])
-        total = tl.broadcast_to(tl.min(line, axis=0), [K])
+        a, m, kd_tile, qd_tile, kr, total = _by_line(query, key, line, CHUNK, K)
 
     tile = head * n_slots + slot
     rows = tile * CHUNK + tl.arange(0, CHUNK)
     wide = rows[:, None] * K + channel[None, :]
     square = rows[:, None] * CHUNK + tl.arange(0, CHUNK)[None, :]
-    grow = tl.exp2(cum)
-    kr = key * tl.exp2(total[None, :] - cum)
-    tl.store(qd + wide, to_bf16(query * grow))
-    tl.store(decay + tile * K + channel, tl.exp2(total))
+    tl.store(qd + wide, to_bf16(qd_tile))
+    tl.store(decay + tile * K + channel, total)
     if DELTA:
-        tl.store(kd + wide, to_bf16(key * grow))
+        tl.store(kd + wide, to_bf16(kd_tile))
         logit = tl.load(beta + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
         m, kr = _fold(a, m, kr, logit, inside, CHUNK, L2_NORM)
     tl.store(y + square, to_bf16(m))

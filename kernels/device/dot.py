@@ -47,3 +47,16 @@ def to_dtype(x, DTYPE: tl.constexpr):
         return to_bf16(x)
     else:
         return x.to(DTYPE)
+
+
+@triton.jit
+def to_tf32(x):
+    """Fp32 rounded to the 10 bits of mantissa that a tf32 product reads (it would truncate)."""
+    bits = x.to(tl.uint32, bitcast=True) + 0x1000
+    return (bits & 0xFFFFE000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def dot_tf32(a, b):
+    """a @ b of fp32 tiles whose exponents exceed fp16's, already rounded by `to_tf32`."""
+    return tl.dot(a, b, input_precision="tf32")

@@ -11,15 +11,17 @@ CODES = {"bounded": BOUNDED, "softplus": SOFTPLUS, "log": LOG, "scalar": SCALAR,
 
 @triton.jit
 def log2_decay(g, a_log, dt_bias, lower_bound, GATE: tl.constexpr):
-    """Log2 of the decay from what the model hands over, fp32."""
+    """Log2 of the decay from what the model hands over, fp32; 0 where a learned g is -inf."""
     log2_e: tl.constexpr = 1.4426950408889634
     if GATE == 0:
-        x = tl.exp2(a_log * log2_e) * (g + dt_bias)
-        return (lower_bound * log2_e) / (1.0 + tl.exp2(-x * log2_e))
+        rate = tl.exp2(a_log * log2_e) * log2_e
+        # sigmoid(x) = 1 / (1 + e^-x), as a squared rsqrt: a division costs five times as much.
+        root = tl.rsqrt(1.0 + tl.exp2(-(rate * g + rate * dt_bias)))
+        return (lower_bound * log2_e) * (root * root)
     elif GATE == 1:
         x = g + dt_bias
         # log(1 + e^x) without overflow: x itself once e^-x is below fp32's resolution.
-        soft = tl.where(x > 20.0, x, tl.log2(1.0 + tl.exp2(tl.minimum(x, 20.0) * log2_e)) / log2_e)
-        return -tl.exp2(a_log * log2_e) * soft * log2_e
+        bits = tl.log2(1.0 + tl.exp2(tl.minimum(x, 20.0) * log2_e))
+        return -tl.exp2(a_log * log2_e) * tl.where(x > 20.0, x * log2_e, bits)
     else:
         return g * log2_e
