@@ -39,6 +39,9 @@ class FakeEngine:
     def missing(self, settings: EngineSettings) -> Missing | None:
         return None
 
+    def prepare(self, settings: EngineSettings) -> EngineSettings:
+        return settings
+
     def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
         script, mode = str(FAKES / "engine.py"), str(settings.model)
         return Launch(command=(sys.executable, script, mode, str(port), str(self.pids)))

@@ -120,6 +120,7 @@ class Capabilities:
         usage: When the stream ends with the server's token counts.
         done_marker: Whether a stream ends with `[DONE]`.
         token_ids: Whether prompts may be token ids.
+        text: Whether prompts may be text.
         chunk_usage: Whether it can give usage with every chunk.
         batches: Whether it computes several requests at once; if not, TTFT under load is queueing.
         strict_fields: Whether unknown fields of a request are refused.
@@ -132,6 +133,7 @@ class Capabilities:
     usage: UsageRule
     done_marker: bool
     token_ids: bool
+    text: bool = True
     chunk_usage: bool = False
     batches: bool = True
     strict_fields: bool = False
@@ -142,13 +144,16 @@ class Capabilities:
 
 
 class Engine(Protocol):
-    """One engine. All methods are pure: nothing is started or imported here."""
+    """One engine. All methods but `prepare` are pure: nothing is started or imported."""
 
     name: str
     title: str
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Why it can't run on this machine with these settings, or None."""
+
+    def prepare(self, settings: EngineSettings) -> EngineSettings:
+        """Make what must exist before the start (a model built on the spot), and name it."""
 
     def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
         """How to start it; None when there is nothing to start."""

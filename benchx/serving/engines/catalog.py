@@ -1,6 +1,6 @@
 """The engines that come with benchx, in the order of `benchx list engines`."""
 
-from benchx.serving.engines import endpoint
+from benchx.serving.engines import transformers, vllm, sglang, trtllm, llamacpp, endpoint  # isort: skip
 from benchx.serving.engines.base import ENGINES
 
-__all__ = ["ENGINES", "endpoint"]
+__all__ = ["ENGINES", "endpoint", "llamacpp", "sglang", "transformers", "trtllm", "vllm"]

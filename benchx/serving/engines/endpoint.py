@@ -22,6 +22,10 @@ class EndpointEngine:
         """Nothing can be missing on this machine; a missing key is found when it is needed."""
         return None
 
+    def prepare(self, settings: EngineSettings) -> EngineSettings:
+        """Nothing to make."""
+        return settings
+
     def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
         """Nothing to start."""
         return None

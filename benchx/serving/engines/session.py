@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from benchx.serving.engines.gpus import GpuUse, gpus_in_use, read_memory
 from benchx.serving.engines.process import EngineProcess, claim_port
 from benchx.serving.engines.readiness import Readiness, ReadinessCheck
 from benchx.serving.request import Endpoint, Request
-from benchx.serving.trial import TRIAL, try_once
-
+from benchx.serving.trial import TRIAL, TRIAL_IDS, try_once
 
 ATTACH_LIMIT_S = 60.0
 """Patience with a server that is said to run already."""
@@ -27,7 +26,7 @@ class RunningEngine:
 
     Attributes:
         engine: Which one.
-        settings: What the scenario says of it.
+        settings: What the scenario says of it, as prepared: `model` is what was served.
         endpoint: Where to send requests.
         capabilities: What it can do and tell.
         readiness: How long it took.
@@ -51,13 +50,13 @@ class RunningEngine:
             self.process.fail_if_gone()
 
     def to_json(self) -> dict[str, Any]:
-        """What a record says of it; holds no secret (variables are named, never read)."""
+        """What a record says of it: no secret (variables are named, never read), no folder."""
         return {
             "engine": self.engine.name,
-            "model": self.endpoint.model,
+            "model": _portable(self.endpoint.model),
             "base_url": self.endpoint.base_url,
-            "command": list(self.command),
-            "env": dict(self.settings.env),
+            "command": [_portable(word) for word in self.command],
+            "env": {name: _portable(value) for name, value in self.settings.env.items()},
             "healthy_s": self.readiness.healthy_s,
             "ready_s": self.readiness.ready_s,
             "gpus": self.gpus.count,
@@ -67,9 +66,14 @@ class RunningEngine:
         }
 
 
+def _portable(word: str) -> str:
+    """The word, or the last part of an absolute path: records go to other machines."""
+    return Path(word).name if word.startswith("/") else word
+
+
 @contextmanager
 def running(
-    engine: Engine, settings: EngineSettings, *, log: Path, trial: Request = TRIAL
+    engine: Engine, settings: EngineSettings, *, log: Path, trial: Request | None = None
 ) -> Iterator[RunningEngine]:
     """Start the engine (or attach to it) and wait until it works; end it on the way out.
 
@@ -77,12 +81,15 @@ def running(
         engine: Which one.
         settings: What the scenario says of it.
         log: File for what it prints.
-        trial: The request that proves that it works; no workload may contain it.
+        trial: The request that proves that it works, which no workload may contain; None: a
+            short one, as text or, for a server without a tokenizer, as token ids.
 
     Raises:
         EngineFailed: It did not start, is not ready in time, or occupies other GPUs than said.
         UsageError: A variable that holds a secret is not set.
     """
+    settings = engine.prepare(settings)
+    trial = _trial(engine, settings) if trial is None else trial
     launched = engine.launch(settings, port=settings.port or 0)
     if launched is None:
         yield _attached(engine, settings, trial)
@@ -105,6 +112,12 @@ def running(
             command=launched.command,
             process=process,
         )
+
+
+def _trial(engine: Engine, settings: EngineSettings) -> Request:
+    """A model with random weights may end at once: the trial asks for an exact length."""
+    plain = TRIAL if engine.capabilities(settings).text else TRIAL_IDS
+    return replace(plain, extra=engine.exact_length(plain.max_tokens))
 
 
 def _attached(engine: Engine, settings: EngineSettings, trial: Request) -> RunningEngine:

@@ -1,0 +1,45 @@
+"""Engines that are Python packages: whether they are there, and which Python runs them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.util import find_spec
+
+from benchx.core.outcome import Outcome
+from benchx.serving.engines.base import EngineSettings, Missing
+
+
+def interpreter(settings: EngineSettings) -> tuple[str, ...]:
+    """The program that runs the engine's Python: the scenario's, else the one that runs benchx."""
+    return settings.python or (sys.executable,)
+
+
+def package_missing(
+    settings: EngineSettings, modules: tuple[str, ...], install: str
+) -> Missing | None:
+    """Why a package can't be run, without importing it.
+
+    For another Python only the program is looked for: what is in it shows when it is started.
+    """
+    if settings.model is None:
+        return Missing(outcome=Outcome.UNSUPPORTED, reason="the scenario names no engine.model")
+    if settings.python:
+        if shutil.which(settings.python[0]) is None:
+            reason = f"there is no program {settings.python[0]} (engine.python)"
+            return Missing(outcome=Outcome.SKIPPED, reason=reason)
+        return None
+    absent = [module for module in modules if find_spec(module) is None]
+    if not absent:
+        return None
+    reason = f"package {absent[0]} is not installed"
+    return Missing(outcome=Outcome.SKIPPED, reason=reason, install=install)
+
+
+def untranslatable(settings: EngineSettings, *names: str) -> Missing | None:
+    """Refuse settings that an engine has no flag for, instead of dropping them silently."""
+    for name in names:
+        if getattr(settings, name) is not None:
+            reason = f"{settings.name} has no setting for engine.{name}"
+            return Missing(outcome=Outcome.UNSUPPORTED, reason=reason)
+    return None

@@ -1,0 +1,102 @@
+"""vLLM: continuous batching, prefix cache, full metrics; prompts as text or token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.flags import command_line, switch
+from benchx.serving.engines.process import Launch
+from benchx.serving.engines.python_package import interpreter, package_missing, untranslatable
+from benchx.serving.request import Endpoint
+from benchx.serving.tiny_model import BUILT_IN, TinyModel, build
+
+INSTALL = "pip install vllm"
+_SKIP_TOKENIZER = "skip-tokenizer-init"
+
+
+class VllmEngine:
+    """Started through its API server's module: the console script of some wheels is broken."""
+
+    name = "vllm"
+    title = "vLLM's OpenAI-compatible server"
+
+    def missing(self, settings: EngineSettings) -> Missing | None:
+        """Needs the package vllm (also that of its CPU build)."""
+        return untranslatable(settings, "max_context_pages") or package_missing(
+            settings, ("vllm",), INSTALL
+        )
+
+    def prepare(self, settings: EngineSettings) -> EngineSettings:
+        """Build the model when `model` names one of `tiny_model.BUILT_IN`."""
+        config = BUILT_IN.get(str(settings.model))
+        if config is None:
+            return settings
+        folder = build(TinyModel(config=config), python=interpreter(settings))
+        return replace(settings, model=str(folder))
+
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+        """Prefix caching is said either way when the scenario says it: defaults differ by model."""
+        typed: dict[str, ArgValue | None] = {
+            "model": settings.model,
+            "host": settings.host,
+            "port": port,
+            "served-model-name": settings.served_model,
+            "tokenizer": settings.tokenizer,
+            "load-format": settings.load_format,
+            "dtype": settings.dtype,
+            "kv-cache-dtype": settings.kv_cache_dtype,
+            "max-model-len": settings.max_model_len,
+            "max-num-seqs": settings.max_num_seqs,
+            "max-num-batched-tokens": settings.max_batched_tokens,
+            "tensor-parallel-size": settings.tensor_parallel,
+            "pipeline-parallel-size": settings.pipeline_parallel,
+            "data-parallel-size": settings.data_parallel,
+            "enable-expert-parallel": settings.expert_parallel or None,
+            "gpu-memory-utilization": settings.gpu_memory_share,
+            "enforce-eager": settings.eager or None,
+            "trust-remote-code": settings.trust_remote_code or None,
+            **switch("enable-prefix-caching", settings.prefix_caching),
+        }
+        program = (*interpreter(settings), "-m", "vllm.entrypoints.openai.api_server")
+        # Idle connections are dropped after 5 s by default, which ends runs with long pauses.
+        env = {
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "900",
+            **settings.env,
+        }
+        return Launch(command=command_line(program, typed, settings.args), env=env)
+
+    def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
+        """Without a tokenizer the server streams token ids instead of text."""
+        ids = {"detokenize": False, "return_token_ids": True}
+        without_text = ids if _SKIP_TOKENIZER in settings.args else {}
+        return Endpoint(
+            base_url=f"http://{settings.host}:{port}/v1",
+            api=settings.api,
+            model=settings.served_model or str(settings.model),
+            extra_body={**without_text, **settings.extra_body},
+        )
+
+    def capabilities(self, settings: EngineSettings) -> Capabilities:
+        """Everything; `cached_tokens` in usage only with `enable-prompt-tokens-details`."""
+        tokenizer = _SKIP_TOKENIZER not in settings.args
+        return Capabilities(
+            usage="on_request",
+            done_marker=True,
+            token_ids=True,
+            text=tokenizer,
+            chunk_usage=True,
+            metrics_path="/metrics",
+            tokenize_path="/tokenize" if tokenizer else None,
+        )
+
+    def exact_length(self, tokens: int) -> Mapping[str, Any]:
+        """The end of a sequence is ignored."""
+        return {"ignore_eos": True, "min_tokens": tokens}
+
+
+ENGINES.add("vllm", VllmEngine())
