@@ -62,9 +62,10 @@ FIELD = st.sampled_from([b"data", b"data:", b"data: ", b"event: ", b"id: ", b"re
 TEXT = st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b""))
 LINE = st.tuples(FIELD, TEXT, st.sampled_from([b"\n", b"\r", b"\r\n"])).map(b"".join)
 BLANK = st.sampled_from([b"\n", b"\r", b"\r\n"])
+USUAL = TEXT.map(lambda text: b"data: " + text + b"\n\n")
 STREAM = st.tuples(
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
-    st.lists(st.one_of(LINE, BLANK), max_size=12).map(b"".join),
+    st.lists(st.one_of(LINE, BLANK, USUAL, st.just(b"\n\n")), max_size=12).map(b"".join),
     st.sampled_from([b"", b"data: end", b"\xef"]),
 ).map(b"".join)
 
