@@ -124,3 +124,153 @@ RMS_RATIO = _metric(
     "rms_ratio", "1", Direction.LOWER, "error",
     "largest over the outputs of rms(output - fp64 reference) / rms(reference)",
 )  # fmt: skip
+
+
+# Serving: times of one request, from `sent` (its bytes handed to the socket) unless said otherwise.
+_SERVING: tuple[Level, ...] = ("serving",)
+
+TTFT = _metric(
+    "ttft_ms", "ms", Direction.LOWER, "time to first token",
+    "first generated payload of any kind (text, reasoning, tool call; no role-only chunk) - sent",
+    _SERVING,
+)  # fmt: skip
+TTFT_INTENDED = _metric(
+    "ttft_intended_ms", "ms", Direction.LOWER, "TTFT from intended start",
+    "first generated payload - intended send time, so that waiting for a slot counts",
+    _SERVING,
+)  # fmt: skip
+TTFR = _metric(
+    "ttfr_ms", "ms", Direction.LOWER, "time to first reasoning",
+    "first reasoning text - sent", _SERVING,
+)  # fmt: skip
+TTFO = _metric(
+    "ttfo_ms", "ms", Direction.LOWER, "time to first visible output",
+    "first text or tool call that is not reasoning - sent", _SERVING,
+)  # fmt: skip
+FIRST_BYTE = _metric(
+    "first_byte_ms", "ms", Direction.LOWER, "time to first byte",
+    "first byte of the response (its headers) - sent", _SERVING,
+)  # fmt: skip
+TPOT = _metric(
+    "tpot_ms", "ms", Direction.LOWER, "time per output token",
+    "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown)",
+    _SERVING,
+)  # fmt: skip
+ITL = _metric(
+    "itl_ms", "ms", Direction.LOWER, "inter-token latency",
+    "gap before a chunk / its tokens, once per token, pooled; absent if chunks hold unknown counts",
+    _SERVING,
+)  # fmt: skip
+CHUNK_GAP = _metric(
+    "chunk_gap_ms", "ms", Direction.LOWER, "gap between chunks",
+    "time between two chunks with payload of one request, pooled", _SERVING,
+)  # fmt: skip
+E2E = _metric(
+    "e2e_ms", "ms", Direction.LOWER, "end-to-end latency",
+    "last generated payload (not streamed: end of the response) - sent", _SERVING,
+)  # fmt: skip
+E2E_INTENDED = _metric(
+    "e2e_intended_ms", "ms", Direction.LOWER, "end-to-end latency from intended start",
+    "last generated payload - intended send time", _SERVING,
+)  # fmt: skip
+CLIENT_LAG = _metric(
+    "client_lag_ms", "ms", Direction.LOWER, "send lag of the client",
+    "sent - intended send time: the client's own delay and waiting for a slot", _SERVING,
+)  # fmt: skip
+LOOP_LAG = _metric(
+    "loop_lag_ms", "ms", Direction.LOWER, "receive lag of the client",
+    "lateness of a 5 ms timer in the client's event loop: how late a byte may be stamped", _SERVING,
+)  # fmt: skip
+CLIENT_CPU = _metric(
+    "client_cpu_share", "1", Direction.LOWER, "CPU share of the client",
+    "processor time / wall time of the busiest client process", _SERVING,
+)  # fmt: skip
+INTERACTIVITY = _metric(
+    "interactivity_tok_s", "tok/s", Direction.HIGHER, "interactivity",
+    "1000 / tpot_ms of each request", _SERVING, "request",
+)  # fmt: skip
+E2E_INTERACTIVITY = _metric(
+    "e2e_interactivity_tok_s", "tok/s", Direction.HIGHER, "end-to-end interactivity",
+    "output tokens / e2e of each request", _SERVING, "request",
+)  # fmt: skip
+PREFILL_SPEED = _metric(
+    "prefill_speed_tok_s", "tok/s", Direction.HIGHER, "prompt tokens per TTFT",
+    "prompt tokens, cached ones excluded / ttft of each request", _SERVING, "request",
+)  # fmt: skip
+REQUEST_THROUGHPUT = _metric(
+    "request_throughput_req_s", "req/s", Direction.HIGHER, "request throughput",
+    "ok requests / wall time from first intended send to last end", _SERVING,
+)  # fmt: skip
+INPUT_THROUGHPUT = _metric(
+    "input_throughput_tok_s", "tok/s", Direction.HIGHER, "input throughput",
+    "prompt tokens of ok requests / wall time", _SERVING,
+)  # fmt: skip
+OUTPUT_THROUGHPUT = _metric(
+    "output_throughput_tok_s", "tok/s", Direction.HIGHER, "output throughput",
+    "output tokens of ok requests / wall time", _SERVING,
+)  # fmt: skip
+TOTAL_THROUGHPUT = _metric(
+    "total_throughput_tok_s", "tok/s", Direction.HIGHER, "total throughput",
+    "(prompt + output tokens) of ok requests / wall time", _SERVING,
+)  # fmt: skip
+OUTPUT_PER_GPU = _metric(
+    "output_throughput_tok_s_per_gpu", "tok/s", Direction.HIGHER, "output throughput per GPU",
+    "output_throughput_tok_s / GPUs observed", _SERVING, "gpu",
+)  # fmt: skip
+TOTAL_PER_GPU = _metric(
+    "total_throughput_tok_s_per_gpu", "tok/s", Direction.HIGHER, "total throughput per GPU",
+    "total_throughput_tok_s / GPUs observed", _SERVING, "gpu",
+)  # fmt: skip
+STEADY_OUTPUT = _metric(
+    "steady_output_throughput_tok_s", "tok/s", Direction.HIGHER, "steady output throughput",
+    "output tokens that arrived from the first end to the last send / that time", _SERVING,
+)  # fmt: skip
+STEADY_REQUESTS = _metric(
+    "steady_request_throughput_req_s", "req/s", Direction.HIGHER, "steady request throughput",
+    "ok requests that ended from the first end to the last send / that time", _SERVING,
+)  # fmt: skip
+GOODPUT = _metric(
+    "goodput_req_s", "req/s", Direction.HIGHER, "goodput",
+    "ok requests that meet every limit of the SLO, counted from intended start / wall time",
+    _SERVING,
+)  # fmt: skip
+GOODPUT_SHARE = _metric(
+    "goodput_share", "1", Direction.HIGHER, "SLO attainment",
+    "requests that are ok and meet every limit of the SLO / all requests", _SERVING,
+)  # fmt: skip
+ERROR_RATE = _metric(
+    "error_rate", "1", Direction.LOWER, "error rate",
+    "requests that are not ok / all requests", _SERVING,
+)  # fmt: skip
+DURATION = _metric(
+    "duration_s", "s", Direction.LOWER, "wall time",
+    "first intended send to last end, draining included", _SERVING,
+)  # fmt: skip
+IN_FLIGHT = _metric(
+    "in_flight_mean", "requests", Direction.NEITHER, "requests in flight",
+    "sum over requests of (end - sent) / wall time", _SERVING,
+)  # fmt: skip
+IN_FLIGHT_MAX = _metric(
+    "in_flight_max", "requests", Direction.NEITHER, "most requests in flight",
+    "most requests that were sent and not ended at one time", _SERVING,
+)  # fmt: skip
+INPUT_TOKENS = _metric(
+    "input_tokens_mean", "tok", Direction.NEITHER, "prompt length",
+    "mean prompt tokens of ok requests, by the server's count where it gives one", _SERVING,
+)  # fmt: skip
+OUTPUT_TOKENS = _metric(
+    "output_tokens_mean", "tok", Direction.NEITHER, "output length",
+    "mean output tokens of ok requests, by the server's count where it gives one", _SERVING,
+)  # fmt: skip
+CHUNK_TOKENS = _metric(
+    "chunk_tokens_mean", "tok", Direction.NEITHER, "tokens per chunk",
+    "output tokens / chunks with payload, over ok requests that were streamed", _SERVING,
+)  # fmt: skip
+CACHED_SHARE = _metric(
+    "cached_token_share", "1", Direction.NEITHER, "cached share of prompts",
+    "cached / all prompt tokens of ok requests whose usage tells both", _SERVING,
+)  # fmt: skip
+SPENT = _metric(
+    "spent_usd", "USD", Direction.LOWER, "charged by the service",
+    "sum of usage.cost over all requests that tell it", _SERVING,
+)  # fmt: skip

@@ -14,6 +14,10 @@ SUFFIXES = {
     "GB/s": "_gb_s",
     "Gbit/s": "_gbit_s",
     "tok/s": "_tok_s",
+    "req/s": "_req_s",
+    "tok": "_tokens",
+    "requests": "in_flight",
+    "USD": "_usd",
     "B": "_bytes",
 }
 each_metric = pytest.mark.parametrize("metric", list(METRICS), ids=METRICS.names())
@@ -21,10 +25,13 @@ each_metric = pytest.mark.parametrize("metric", list(METRICS), ids=METRICS.names
 
 @each_metric
 def test_a_metric_with_a_unit_carries_it_at_the_end_of_its_name(metric: Metric) -> None:
+    name = metric.id
+    for tail in ("_per_gpu", "_mean", "_max"):  # the denominator and the statistic come last
+        name = name.removesuffix(tail)
     if metric.unit == "1":
-        assert metric.id.endswith(("_share", "_ratio"))
+        assert name.endswith(("_share", "_ratio", "_rate"))
     else:
-        assert metric.id.endswith(SUFFIXES[metric.unit])
+        assert name.endswith(SUFFIXES[metric.unit])
 
 
 @each_metric
