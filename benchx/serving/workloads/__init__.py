@@ -1,0 +1,1 @@
+"""What is sent to a server: prompts of exact lengths, data sets, traces and sessions."""

@@ -1,0 +1,109 @@
+"""`agentic`: recorded sessions of agents, by lengths and block hashes or by their messages.
+
+Two forms of JSONL, told apart by their fields:
+- one trace per line, `{"id", "block_tokens"?, "requests": [{"t", "in", "out", "hash_ids"}]}`: `t`
+  is seconds since the start of the trace, blocks have 64 tokens unless said, and a hash means the
+  same block within its trace only;
+- one conversation per line, `{"turns": [{"messages": [...], "output_tokens", "delay_s"?}]}`.
+A request follows the answer to the one before it; what the recording waited in between (tools,
+people) is kept as a pause, at most `MAX_PAUSE_S`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchx.core.errors import UsageError
+from benchx.serving.request import Request
+from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.blocks import Blocks
+from benchx.serving.workloads.files import json_lines, whole
+from benchx.serving.workloads.texts import enough
+
+BLOCK_TOKENS = 64
+MAX_PAUSE_S = 300.0
+"""A recording of a person at lunch must not idle a server for an hour."""
+
+
+def agentic(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
+    """`sessions` recorded sessions (all when not said), those of equal turn standing together."""
+    path: Path = settings.need("path")
+    sessions: list[list[Request]] = []
+    for line, row in json_lines(path):
+        if len(sessions) == settings.sessions:
+            break
+        turns = list(_turns(settings, draw, row, path, line))
+        if turns:
+            sessions.append(turns)
+    longest = max(map(len, sessions), default=0)
+    by_turn = [turns[turn] for turn in range(longest) for turns in sessions if turn < len(turns)]
+    kept = by_turn[: settings.requests]
+    return enough([replace(one, index=index) for index, one in enumerate(kept)], settings, path)
+
+
+def _turns(
+    settings: WorkloadSettings, draw: Draw, row: Mapping[str, Any], path: Path, line: int
+) -> Iterator[Request]:
+    if isinstance(row.get("requests"), list):
+        yield from _hashed(settings, draw, row, path, line)
+    elif isinstance(row.get("turns"), list):
+        yield from _spoken(settings, draw, row, path, line)
+    else:
+        raise UsageError(f"{path}:{line}: expected `requests` or `turns`, each a list")
+
+
+def _hashed(
+    settings: WorkloadSettings, draw: Draw, row: Mapping[str, Any], path: Path, line: int
+) -> Iterator[Request]:
+    name = str(row.get("id", f"line {line}"))
+    size = whole(path, line, row, "block_tokens") if "block_tokens" in row else BLOCK_TOKENS
+    blocks, before_s = Blocks(draw, size, scope=name), None
+    for turn, one in enumerate(row["requests"]):
+        tokens, output = whole(path, line, one, "in"), whole(path, line, one, "out")
+        if not tokens or not output or tokens > (settings.max_input_len or tokens):
+            continue
+        at_s = float(one.get("t", 0))
+        pause_s = 0.0 if before_s is None else max(at_s - before_s, 0.0) * settings.time_scale
+        before_s = at_s + float(one.get("api_time", 0))
+        prompt = blocks.prompt(one.get("hash_ids", []), tokens, f"turn {turn}")
+        exact = settings.exact_output is not False
+        made = draw.request(0, prompt, output, exact=exact, input_tokens=tokens)
+        yield _in_session(made, name, turn, pause_s)
+
+
+def _spoken(
+    settings: WorkloadSettings, draw: Draw, row: Mapping[str, Any], path: Path, line: int
+) -> Iterator[Request]:
+    if draw.api != "chat":
+        raise UsageError(
+            f"{path}:{line}: recorded messages need the chat API", hint="set `engine.api: chat`"
+        )
+    name = str(row.get("id", f"line {line}"))
+    for turn, one in enumerate(row["turns"]):
+        output = whole(path, line, one, "output_tokens")
+        messages = one.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise UsageError(f"{path}:{line}: turn {turn}: expected a list under `messages`")
+        said = _salted(messages, draw, name) if settings.salted else tuple(messages)
+        made = draw.request(0, "", output, exact=settings.exact_output is True)
+        pause_s = float(one.get("delay_s", 0)) * settings.time_scale
+        yield replace(_in_session(made, name, turn, pause_s), messages=said)
+
+
+def _in_session(request: Request, name: str, turn: int, pause_s: float) -> Request:
+    delay_s = min(pause_s, MAX_PAUSE_S)
+    return replace(request, session=name, label=f"turn {turn + 1}", delay_s=delay_s)
+
+
+def _salted(messages: Sequence[Mapping[str, Any]], draw: Draw, name: str) -> tuple[Any, ...]:
+    """The first message starts with words of this point; the same ones in every turn."""
+    first, salt = dict(messages[0]), draw.stream("salt", name).getrandbits(64)
+    if isinstance(first.get("content"), str):
+        first["content"] = f"[{salt:016x}] {first['content']}"
+    return (first, *messages[1:])
+
+
+DATASETS.add("agentic", agentic)

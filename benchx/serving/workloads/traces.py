@@ -1,0 +1,140 @@
+"""Timed traces: `mooncake`, `burstgpt`, `azure`. Times are kept or stretched by `time_scale`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchx.core.errors import UsageError
+from benchx.serving.request import Request
+from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.blocks import Blocks
+from benchx.serving.workloads.files import csv_rows, json_lines, whole
+from benchx.serving.workloads.texts import enough
+
+MOONCAKE_BLOCK_TOKENS = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """One line of a trace.
+
+    Attributes:
+        at_s: When, on the clock of the trace.
+        input_tokens: Tokens of the prompt.
+        output_tokens: Tokens that were generated.
+        hashes: Blocks of the prompt; empty when the trace has none.
+    """
+
+    at_s: float
+    input_tokens: int
+    output_tokens: int
+    hashes: tuple[object, ...] = ()
+
+
+def mooncake(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
+    """JSONL of `timestamp` (ms), `input_length`, `output_length`, `hash_ids` (512 tokens each)."""
+    path: Path = settings.need("path")
+    arrivals = (_mooncake_line(path, line, row) for line, row in json_lines(path))
+    return _requests(settings, draw, arrivals, path)
+
+
+def _mooncake_line(path: Path, line: int, row: Mapping[str, Any]) -> Arrival:
+    hashes = row.get("hash_ids", [])
+    if not isinstance(hashes, list):
+        raise UsageError(f"{path}:{line}: hash_ids: expected a list")
+    return Arrival(
+        at_s=whole(path, line, row, "timestamp") / 1000,
+        input_tokens=whole(path, line, row, "input_length"),
+        output_tokens=whole(path, line, row, "output_length"),
+        hashes=tuple(hashes),
+    )
+
+
+def burstgpt(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
+    """CSV of `Timestamp` (s), `Request tokens`, `Response tokens`; failures (0 tokens) left out."""
+    path: Path = settings.need("path")
+    columns = ("Timestamp", "Request tokens", "Response tokens")
+    arrivals = (
+        Arrival(
+            at_s=_seconds(path, line, row[columns[0]]),
+            input_tokens=whole(path, line, row, columns[1]),
+            output_tokens=whole(path, line, row, columns[2]),
+        )
+        for line, row in csv_rows(path, columns)
+    )
+    return _requests(settings, draw, arrivals, path)
+
+
+def azure(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
+    """CSV of `TIMESTAMP` (date and time), `ContextTokens`, `GeneratedTokens`."""
+    path: Path = settings.need("path")
+    columns = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+    arrivals = (
+        Arrival(
+            at_s=_moment(path, line, row[columns[0]]),
+            input_tokens=whole(path, line, row, columns[1]),
+            output_tokens=whole(path, line, row, columns[2]),
+        )
+        for line, row in csv_rows(path, columns)
+    )
+    return _requests(settings, draw, arrivals, path)
+
+
+def _requests(
+    settings: WorkloadSettings, draw: Draw, arrivals: Iterable[Arrival], path: Path
+) -> Sequence[Request]:
+    if not settings.time_scale > 0:
+        raise UsageError(f"workload.time_scale: got {settings.time_scale}; expected above 0")
+    fitting = islice(_fitting(settings, arrivals), settings.requests)
+    blocks, made = Blocks(draw, MOONCAKE_BLOCK_TOKENS), list[Request]()
+    first_s: float | None = None
+    for index, one in enumerate(sorted(fitting, key=lambda arrival: arrival.at_s)):
+        first_s = one.at_s if first_s is None else first_s
+        prompt = blocks.prompt(one.hashes, one.input_tokens, f"request {index}")
+        request = draw.request(
+            index,
+            prompt,
+            one.output_tokens,
+            exact=settings.exact_output is not False,
+            input_tokens=one.input_tokens,
+        )
+        at_s = (one.at_s - first_s) * settings.time_scale
+        made.append(replace(request, intended_at_s=at_s))
+    return enough(made, settings, path)
+
+
+def _fitting(settings: WorkloadSettings, arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+    most_in, most_out = settings.max_input_len, settings.max_output_len
+    for one in arrivals:
+        has_work = one.input_tokens > 0 and one.output_tokens > 0
+        short = most_in is None or one.input_tokens <= most_in
+        if has_work and short and (most_out is None or one.output_tokens <= most_out):
+            yield one
+
+
+def _seconds(path: Path, line: int, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{path}:{line}: got {text!r}; expected seconds") from error
+
+
+def _moment(path: Path, line: int, text: str) -> float:
+    """Seconds since 1970; fractions finer than a microsecond are cut."""
+    whole_part, _, fraction = text.strip().partition(".")
+    digits = "".join(letter for letter in fraction if letter.isdigit())[:6]
+    try:
+        moment = datetime.fromisoformat(whole_part)
+    except ValueError as error:
+        raise UsageError(f"{path}:{line}: got {text!r}; expected a date and time") from error
+    return moment.timestamp() + (float(f"0.{digits}") if digits else 0.0)
+
+
+DATASETS.add("mooncake", mooncake)
+DATASETS.add("burstgpt", burstgpt)
+DATASETS.add("azure", azure)
