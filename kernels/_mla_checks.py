@@ -1,0 +1,81 @@
+"""Argument checks of the MLA kernels: a clear error before any launch."""
+
+from __future__ import annotations
+
+import torch
+
+from benchx_kernels._checks import check_tensor, require
+from benchx_kernels.batch import Batch
+
+HALF_TYPES = (torch.bfloat16, torch.float16)
+CACHE_TYPES = (*HALF_TYPES, torch.float8_e4m3fn)
+LATENT_WIDTHS = (64, 128, 256, 512)
+ROPE_WIDTHS = (0, 16, 32, 64)
+NOPE_WIDTHS = (64, 128)
+VALUE_WIDTHS = (64, 128)
+_MOST_SEQUENCES = 65535  # the third dimension of a grid
+
+
+def check_decode(
+    q: torch.Tensor,
+    kv_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    seqlens: torch.Tensor,
+    kv_lora: int,
+    longest: int | None,
+) -> None:
+    """Everything `mla_decode` needs; raises ValueError. Reads nothing back from the device."""
+    require(q.dim() == 4, f"q has {q.dim()} dimensions; expected [B, S, H, C + R]")
+    require(kv_cache.dim() == 3, f"kv_cache has {kv_cache.dim()} dimensions; expected 3")
+    require(block_table.dim() == 2, f"block_table has {block_table.dim()} dimensions; expected 2")
+    batch, tokens, heads, width = q.shape
+    rope = width - kv_lora
+    require(kv_lora in LATENT_WIDTHS, f"kv_lora is {kv_lora}; this kernel has {LATENT_WIDTHS}")
+    require(rope in ROPE_WIDTHS, f"the rope width is {rope}; this kernel has {ROPE_WIDTHS}")
+    require(batch <= _MOST_SEQUENCES, f"{batch} sequences; a launch takes {_MOST_SEQUENCES}")
+    check_tensor("q", q, (batch, tokens, heads, width), q, HALF_TYPES)
+    pages, page_size, _ = kv_cache.shape
+    cache_types = (q.dtype, torch.float8_e4m3fn)
+    check_tensor("kv_cache", kv_cache, (pages, page_size, width), q, cache_types)
+    table_width = block_table.shape[1]
+    check_tensor("block_table", block_table, (batch, table_width), q, (torch.int32,))
+    check_tensor("seqlens", seqlens, (batch,), q, (torch.int32,))
+    require(page_size > 0, "kv_cache has pages of 0 slots")
+    held = table_width * page_size
+    require(held < 2**31, f"a row of block_table names {held} slots; expected fewer than 2^31")
+    too_long = longest is not None and longest > held
+    require(not too_long, f"longest is {longest}; a row of block_table holds {held} tokens")
+
+
+def check_prefill(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, queries: Batch, keys: Batch
+) -> None:
+    """Everything `mla_prefill` needs; raises ValueError."""
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        require(value.dim() == 3, f"{name} has {value.dim()} dimensions; expected 3")
+    tokens, heads, width = q.shape
+    value_dim = v.shape[2]
+    require(
+        split_width(width) is not None,
+        f"q is {width} wide; this kernel has {NOPE_WIDTHS} and a rope part of {ROPE_WIDTHS}",
+    )
+    require(value_dim in VALUE_WIDTHS, f"v is {value_dim} wide; this kernel has {VALUE_WIDTHS}")
+    require(queries.tokens == tokens, f"the batch holds {queries.tokens} queries, q {tokens}")
+    check_tensor("q", q, (tokens, heads, width), q, HALF_TYPES)
+    check_tensor("k", k, (keys.tokens, heads, width), q, (q.dtype,))
+    check_tensor("v", v, (keys.tokens, heads, value_dim), q, (q.dtype,))
+    for name, batch in (("queries", queries), ("keys", keys)):
+        require(
+            batch.cu_seqlens.device == q.device,
+            f"{name} are on {batch.cu_seqlens.device}; q is on {q.device}",
+        )
+    count, others = len(queries.lengths), len(keys.lengths)
+    require(count == others, f"{count} sequences of queries, {others} of keys")
+
+
+def split_width(width: int) -> tuple[int, int] | None:
+    """The power-of-two parts (nope, rope) that a width of q and k is multiplied in, or None."""
+    for nope in NOPE_WIDTHS:
+        if width - nope in ROPE_WIDTHS:
+            return nope, width - nope
+    return None

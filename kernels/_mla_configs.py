@@ -1,0 +1,154 @@
+"""How the MLA kernels are cut on each architecture: fixed, chosen from measured sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+import torch
+import triton
+
+Kernel = Literal["portable", "hopper"]
+MOST_SPLITS = 128
+HEADS_TOGETHER = 16
+_GLUON_SINCE = (3, 6)
+# What a program costs beside its tiles (queries in, pipeline filled, result out), in tiles; what
+# merging costs at all, and how many bytes of partial results cost as much as one tile.
+_START_TILES = 4
+_MERGE_TILES = 2
+_MERGE_BYTES_PER_TILE = 6.4e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlaDecodeConfig:
+    """How a decode step is cut.
+
+    Attributes:
+        kernel: `portable` is plain Triton, `hopper` needs sm_90.
+        block_m: Rows (query tokens x heads) of a program; 64 in `hopper`.
+        block_n: Keys of a tile; 64 in `hopper`.
+        warps: Warps of a program of `portable`.
+        stages: Depth of the software pipeline of `portable`.
+        resident: Programs that one processor holds at a time.
+        splits: Pieces that each sequence is cut into; 0 picks what fills the device.
+    """
+
+    kernel: Kernel = "portable"
+    block_m: int = 64
+    block_n: int = 64
+    warps: int = 8
+    stages: int = 2
+    resident: int = 1
+    splits: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlaPrefillConfig:
+    """How a prefill is cut.
+
+    Attributes:
+        kernel: As in `MlaDecodeConfig`.
+        block_m: Queries of a program; 128 in `hopper`.
+        block_n: Keys of a tile; 128 in `hopper`.
+        warps: Warps of a program of `portable`.
+        stages: Depth of the software pipeline of `portable`.
+        heads_together: Heads whose blocks run side by side: with fewer, more blocks share a
+            head's keys in L2; with more, the longest blocks come first everywhere. 0 picks.
+    """
+
+    kernel: Kernel = "portable"
+    block_m: int = 128
+    block_n: int = 64
+    warps: int = 8
+    stages: int = 2
+    heads_together: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeShape:
+    """What the cut of a decode step depends on.
+
+    Attributes:
+        batch: Sequences.
+        rows: Query tokens x heads of a sequence.
+        latent: C.
+        longest: Keys of the longest sequence, or a bound on it.
+        hopper: Why the `hopper` kernel can't take it, or None.
+    """
+
+    batch: int
+    rows: int
+    latent: int
+    longest: int
+    hopper: str | None
+
+
+@cache
+def no_hopper(device: torch.device) -> str | None:
+    """Why the Hopper kernels don't run on a device, or None."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return f"{device} is no NVIDIA GPU"
+    capability = torch.cuda.get_device_capability(device)
+    if capability != (9, 0):
+        return f"{device} has compute capability {capability[0]}.{capability[1]}, not 9.0"
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    return None if version >= _GLUON_SINCE else f"Triton {triton.__version__} is older than 3.6"
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def decode_config(device: torch.device, shape: DecodeShape) -> MlaDecodeConfig:
+    """The configuration for a step, `splits` resolved."""
+    if shape.hopper is None:
+        config = MlaDecodeConfig(kernel="hopper")
+    elif shape.rows <= 16:
+        config = MlaDecodeConfig(block_m=16, block_n=32, warps=4, stages=3, resident=2)
+    elif shape.rows <= 32:
+        config = MlaDecodeConfig(block_m=32, block_n=32, warps=8, stages=3)
+    else:
+        config = MlaDecodeConfig(block_m=64, block_n=32, warps=8, stages=2)
+    return with_splits(device, shape, config)
+
+
+def with_splits(
+    device: torch.device, shape: DecodeShape, config: MlaDecodeConfig
+) -> MlaDecodeConfig:
+    """`config` with `splits` resolved: what finishes first when every wave fills the device.
+
+    A wave takes the tiles of one split and what starting costs; splits add waves, and merging
+    them writes and reads one partial result each.
+    """
+    if config.splits:
+        return config
+    tiles = max(1, triton.cdiv(shape.longest, config.block_n))
+    programs = shape.batch * triton.cdiv(shape.rows, config.block_m)
+    partial_bytes = 8 * shape.batch * shape.rows * shape.latent  # fp32, written and read
+    places = _processors(device) * config.resident
+
+    def cost(splits: int) -> float:
+        waves = -(programs * splits // -places)
+        merging = _MERGE_TILES + splits * partial_bytes / _MERGE_BYTES_PER_TILE
+        return float(waves * (_START_TILES - tiles // -splits) + merging * (splits > 1))
+
+    choices = range(1, min(MOST_SPLITS, tiles) + 1)
+    return replace(config, splits=min(choices, key=cost))
+
+
+def prefill_config(hopper: str | None) -> MlaPrefillConfig:
+    """The configuration for a prefill; `hopper` says why that kernel can't take it, or None."""
+    if hopper is None:
+        return MlaPrefillConfig(kernel="hopper", block_m=128, block_n=128)
+    return MlaPrefillConfig()
+
+
+def heads_together(config: MlaPrefillConfig, heads: int) -> int:
+    """How many heads run side by side: as named, else groups of equal size up to 16."""
+    if config.heads_together:
+        return min(config.heads_together, heads)
+    return -(heads // (heads // -HEADS_TOGETHER))
