@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 @cache
 def vocabulary() -> Vocabulary:
-    """The words of all registered operators, third parties' included."""
+    """The words of all registered operators, third parties' included, and of models."""
+    from benchx.ops.model_vocabulary import model_words
     from benchx.ops.vocabulary import kernel_words
     from benchx.scenario import Vocabulary
 
-    return Vocabulary(ops=kernel_words())
+    return Vocabulary(ops=kernel_words(), models=model_words())

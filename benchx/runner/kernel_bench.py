@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from benchx.core.call import OutputSpec, Reference
 from benchx.core.device import Device
@@ -13,9 +12,10 @@ from benchx.core.point import Point
 from benchx.core.record import Work
 from benchx.measure.cache import ColdCache, rotation_copies
 from benchx.measure.timers import Timer, make_timer
-from benchx.ops.base import OPERATORS, Inputs
+from benchx.ops.base import Inputs
 from benchx.runner.kernel_settings import KernelSettings
 from benchx.runner.session import Session
+from benchx.runner.subject import Subject
 
 _COPIES_MEMORY_SHARE = 0.25
 """Share of the device's memory that the rotation copies of a whole group may take."""
@@ -26,8 +26,10 @@ class Bench:
     """A group being measured.
 
     Attributes:
+        subject: What is measured, and who computes it.
         inputs: Pristine: every backend gets a clone, so that one that writes to its inputs
             spoils nobody else's.
+        probe: What is judged: `inputs` themselves, or smaller ones where their truth is too much.
         reference: The fp64 truth; dropped before timing to give its memory back.
         bound: Largest error ratio that passes.
         copies: Prepared calls per backend that the timer rotates over.
@@ -36,7 +38,9 @@ class Bench:
     settings: KernelSettings
     device: Device
     work: Work
+    subject: Subject
     inputs: Inputs
+    probe: Inputs
     specs: Mapping[str, OutputSpec]
     reference: Reference | None
     bound: float
@@ -44,7 +48,9 @@ class Bench:
     copies: int
 
 
-def make_bench(points: Sequence[Point], settings: KernelSettings, session: Session) -> Bench:
+def make_bench(
+    points: Sequence[Point], subject: Subject, settings: KernelSettings, session: Session
+) -> Bench:
     """Inputs, reference and timer for points that differ in the backend only.
 
     Equal seeds in every launch: the launches measure the same inputs. The reference is computed
@@ -53,21 +59,23 @@ def make_bench(points: Sequence[Point], settings: KernelSettings, session: Sessi
     import torch
 
     device, limit_s = session.device, settings.setup_time_limit_s
-    subject, params = points[0].subject, points[0].params
-    operator: Any = OPERATORS.get(subject)
+    operator, params = subject.operator, points[0].params
     session.phase("making inputs", points, limit_s)
     target = torch.device(device.torch_device)
     inputs = operator.make_inputs(params, seed=settings.seed, device=target)
     session.phase("computing the reference", points, limit_s)
-    reference = operator.reference(inputs)
+    probe = subject.probe(inputs)
+    reference = operator.reference(probe)
     cache = ColdCache(device) if settings.cache == "cold" else None
     timer = make_timer(settings.timer, device, cache, copy_bytes=inputs.nbytes())
     return Bench(
         settings=settings,
         device=device,
         work=operator.work(params),
+        subject=subject,
         inputs=inputs,
-        specs=operator.output_specs(inputs),
+        probe=probe,
+        specs=operator.output_specs(probe),
         reference=reference,
         bound=settings.max_rms_ratio or operator.max_rms_ratio,
         timer=timer,

@@ -10,7 +10,7 @@ from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.measure.telemetry import telemetry_notes
-from benchx.ops.base import Unavailable, backends_of
+from benchx.ops.base import Unavailable
 from benchx.runner.faults import Guard, poison_of
 from benchx.runner.kernel_bench import Bench, make_bench, release_memory
 from benchx.runner.kernel_settings import KernelSettings
@@ -19,13 +19,22 @@ from benchx.runner.kernel_timing import Turns, time_in_turns
 from benchx.runner.kernel_values import kernel_values, timing_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
+from benchx.runner.subject import Subject, kernel_subject
 
 if TYPE_CHECKING:
     from benchx.scenario import KernelPart
 
 
 class KernelLevel:
-    """See `Level`."""
+    """See `Level`; what a group measures comes from `subject_of`."""
+
+    def subject_of(self, point: Point) -> Subject:
+        """The operator of a point and its backends."""
+        return kernel_subject(point)
+
+    def notes_of(self, _point: Point) -> tuple[str, ...]:
+        """What a reader of a point's figures must know, whatever came of timing it."""
+        return ()
 
     def settings(self, part: KernelPart) -> dict[str, Any]:
         """See `Level.settings`."""
@@ -40,7 +49,8 @@ class KernelLevel:
 
     def unavailable(self, point: Point, settings: Settings, device: Device) -> Unavailable | None:
         """What the backend says first: a missing GPU or package is more than a wrong timer."""
-        refusal = backends_of(point.subject).get(point.backend).unavailable(point.params, device)
+        backend = self.subject_of(point).backend(point.backend)
+        refusal = backend.unavailable(point.params, device)
         if refusal is not None:
             return refusal
         timer = settings["timer"]
@@ -64,7 +74,7 @@ class KernelLevel:
         while waiting and session.poisoned is None:
             points = waiting.pop(0)
             if points:
-                crowded = _GroupRun(points, settings, session).measure()
+                crowded = _GroupRun(self, points, settings, session).measure()
                 waiting += [[point] for point in crowded]
                 if session.poisoned is None:
                     release_memory(session.device)
@@ -88,14 +98,22 @@ class KernelLevel:
 class _GroupRun:
     """One pass over points that share their inputs."""
 
-    def __init__(self, points: Sequence[Point], settings: KernelSettings, session: Session) -> None:
-        self._points, self._settings, self._session = points, settings, session
+    def __init__(
+        self,
+        level: KernelLevel,
+        points: Sequence[Point],
+        settings: KernelSettings,
+        session: Session,
+    ) -> None:
+        self._level, self._points = level, points
+        self._settings, self._session = settings, session
         self._started_at = now()
 
     def measure(self) -> list[Point]:
         """Set up, time, record; returns points that found no room beside the others."""
         with Guard() as guard:
-            bench = make_bench(self._points, self._settings, self._session)
+            subject = self._level.subject_of(self._points[0])
+            bench = make_bench(self._points, subject, self._settings, self._session)
         if guard.fault is not None:
             self._session.poisoned = poison_of(self._session.device)
             fault = guard.fault
@@ -157,7 +175,7 @@ class _GroupRun:
                 measured,
                 timer=bench.timer.name,
                 cache=self._settings.cache,
-                notes=_notes(entry, turns),
+                notes=(*_notes(entry, turns), *self._level.notes_of(entry.point)),
             ),
             "telemetry": turns.telemetry,
             "provenance": entry.provenance,

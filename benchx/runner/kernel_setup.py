@@ -15,7 +15,7 @@ from benchx.measure.correctness import Verdict, judge, poison
 from benchx.measure.gpu import synchronize
 from benchx.measure.memory import peak_extra_bytes
 from benchx.measure.warmup import WarmUp, warm_up
-from benchx.ops.base import backends_of
+from benchx.ops.base import Backend
 from benchx.runner.faults import Guard, poison_of
 from benchx.runner.kernel_bench import Bench
 from benchx.runner.session import Session
@@ -70,7 +70,7 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
     has been made before and whether `reset` restores what it should.
     """
     steps = _Steps(point, session, bench.settings.setup_time_limit_s)
-    backend = backends_of(point.subject).get(point.backend)
+    backend = bench.subject.backend(point.backend)
     with Guard() as guard:
         steps.begin("prepare")
         calls = tuple(backend.prepare(bench.inputs.clone()) for _ in range(bench.copies))
@@ -78,7 +78,7 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
         limit_s = min(_WARM_UP_S, bench.settings.max_time_s)
         warm = warm_up(calls[0], bench.device, max_time_s=limit_s)
         steps.begin("check")
-        verdict = _check(calls[0], bench)
+        verdict = _check(_judged(backend, calls[0], bench), bench)
         provenance = dict(backend.provenance())
         if verdict.reason is None:
             steps.begin("memory")
@@ -102,6 +102,11 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
         peak_bytes=peak_bytes,
         provenance=provenance,
     )
+
+
+def _judged(backend: Backend[Any], timed: PreparedCall, bench: Bench) -> PreparedCall:
+    """The call that is timed, or one on the probe that stands for it."""
+    return timed if bench.probe is bench.inputs else backend.prepare(bench.probe.clone())
 
 
 def _check(call: PreparedCall, bench: Bench) -> Verdict:

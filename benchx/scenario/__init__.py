@@ -9,8 +9,9 @@ from benchx.scenario.files import shipped
 from benchx.scenario.kernel import KernelPart
 from benchx.scenario.kinds import KINDS, Kind, Sweep
 from benchx.scenario.loader import Scenario, load
+from benchx.scenario.model import ModelPart
 from benchx.scenario.schema import CheckSettings, CostSettings, MeasureSettings, Part
-from benchx.scenario.vocabulary import OpWords, Vocabulary
+from benchx.scenario.vocabulary import ModelWords, OpWords, Vocabulary
 
 __all__ = [
     "KINDS",
@@ -20,6 +21,8 @@ __all__ = [
     "KernelPart",
     "Kind",
     "MeasureSettings",
+    "ModelPart",
+    "ModelWords",
     "OpWords",
     "Part",
     "Scenario",

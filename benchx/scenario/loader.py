@@ -118,7 +118,8 @@ def _flat(document: Located) -> Iterator[Located]:
 def _titled(document: Located) -> Located:
     """With a name and a title: an inline part that has none is named after what it measures."""
     entries = dict(document.entries)
-    subject = str(entries["op"].value) if "op" in entries else "part"
+    named = next((entries[key] for key in ("op", "architecture") if key in entries), None)
+    subject = str(named.value) if named is not None else "part"
     entries.setdefault("name", Located(slug(subject), document.where))
     entries.setdefault("title", Located(str(entries["name"].value), document.where))
     return document.with_entries(entries)

@@ -24,11 +24,27 @@ class OpWords:
 
 
 @dataclass(frozen=True)
+class ModelWords:
+    """What a scenario may say about models.
+
+    Attributes:
+        architectures: Those that ship with benchx; a path of a description works too.
+        words: (architecture, phase) -> axes, backends and impossible combinations. Raises
+            BenchxError for an architecture that can't be found or read.
+    """
+
+    architectures: tuple[str, ...]
+    words: Callable[[str, str], OpWords]
+
+
+@dataclass(frozen=True)
 class Vocabulary:
     """The words of a scenario that depend on what is registered.
 
     Attributes:
         ops: Operator name -> its words.
+        models: Those of model scenarios; None where models are unknown.
     """
 
     ops: Mapping[str, OpWords]
+    models: ModelWords | None = None

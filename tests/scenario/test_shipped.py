@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchx.ops.model_vocabulary import model_words
 from benchx.ops.vocabulary import kernel_words
 from benchx.scenario import Vocabulary, expand, load, shipped
 
@@ -18,7 +19,7 @@ README = Path(__file__).parents[2] / "scenarios" / "README.md"
 
 @pytest.fixture(scope="module")
 def registered() -> Vocabulary:
-    return Vocabulary(ops=kernel_words())
+    return Vocabulary(ops=kernel_words(), models=model_words())
 
 
 def rows(vocabulary: Vocabulary, name: str, *axes: str) -> set[tuple[object, ...]]:

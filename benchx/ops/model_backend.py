@@ -1,0 +1,128 @@
+"""Who computes a model point: our stack, its attention by a named backend of each operator.
+
+A backend is called after them, KDA's first: `triton+sdpa`. A model with one kind of attention has
+one name: `sdpa`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import benchx.ops.catalog  # noqa: F401 - registers the operators' backends
+from benchx.architectures.descriptor import Architecture
+from benchx.core.axes import Params
+from benchx.core.call import PreparedCall
+from benchx.core.device import Device
+from benchx.core.errors import UsageError
+from benchx.ops.base import Backend, Unavailable, backends_of
+from benchx.ops.model_attention import OperatorAttention
+from benchx.ops.model_inputs import ModelInputs
+from benchx.ops.model_points import ModelPoint
+
+if TYPE_CHECKING:
+    from benchx.core.call import Tensors
+    from benchx_kernels.model_cache import StackCache
+
+GQA = "sdpa"
+"""Grouped-query attention is torch's scaled_dot_product_attention: no operator of ours has it."""
+
+
+def model_backend_names(arch: Architecture, phase: str) -> tuple[str, ...]:
+    """Every backend of a model, in the order in which its operators list theirs."""
+    if arch.mla is None:
+        return (GQA,)
+    mla = backends_of(f"mla_{phase}").names()
+    if arch.kda is None:
+        return mla
+    kda = backends_of(f"kda_{phase}").names()
+    return tuple(f"{one}+{other}" for one in kda for other in mla)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackBackend:
+    """The stack with the backends that `name` names; a `Backend[ModelInputs]`.
+
+    Attributes:
+        name: See the module.
+        operator: The architecture.
+        kda: Backend of KDA layers, if the architecture has any.
+        mla: Backend of MLA layers, if it has any.
+        phase: prefill or decode.
+    """
+
+    name: str
+    operator: str
+    kda: Backend[Any] | None
+    mla: Backend[Any] | None
+    phase: str
+
+    @classmethod
+    def named(cls, name: str, arch: Architecture, subject: str, phase: str) -> StackBackend:
+        """The backend called `name` of an architecture.
+
+        Raises:
+            UsageError: It has none of that name.
+        """
+        if name not in model_backend_names(arch, phase):
+            raise UsageError(f"{subject} has no backend {name!r}")
+        kda, _, mla = name.rpartition("+")
+        return cls(
+            name=name,
+            operator=subject,
+            kda=backends_of(f"kda_{phase}").get(kda) if kda else None,
+            mla=backends_of(f"mla_{phase}").get(mla) if arch.mla is not None else None,
+            phase=phase,
+        )
+
+    def unavailable(self, params: Params, device: Device) -> Unavailable | None:
+        """What the operators' backends say of the layers' shapes; KDA's first."""
+        point = ModelPoint.of(self.operator, params)
+        asked = ((self.kda, point.kda_params()), (self.mla, point.mla_params()))
+        for backend, layer in asked:
+            refusal = backend.unavailable(layer, device) if backend and layer else None
+            if refusal is not None:
+                return refusal
+        return None
+
+    def prepare(self, inputs: ModelInputs) -> PreparedCall:
+        """Allocates the cache; a first call binds the layers."""
+        attention, held = OperatorAttention(self.kda, self.mla), inputs.new_cache()
+        states = _States.of(held)
+
+        def run() -> Tensors:
+            held.tokens = inputs.prefix
+            if inputs.decode:
+                logits = inputs.stack.forward(inputs.tokens, held, attention, decode=True)
+            else:
+                logits = inputs.stack.prefill(inputs.tokens, held, attention, chunk=inputs.chunk)
+            return {"logits": logits}
+
+        return PreparedCall(run=run, reset=lambda: states.restore(held))
+
+    def provenance(self) -> Mapping[str, Any]:
+        """Version of torch, and what the operators' backends say of themselves."""
+        import torch
+
+        parts = {"kda": self.kda, "mla": self.mla}
+        told = {name: dict(part.provenance()) for name, part in parts.items() if part is not None}
+        return {"package": "torch", "version": torch.__version__, **told}
+
+
+@dataclass(frozen=True)
+class _States:
+    """Recurrent states and windows as they were before the first call."""
+
+    before: list[tuple[Any, Any]]
+
+    @classmethod
+    def of(cls, cache: StackCache) -> _States:
+        kept = [layer for layer in cache.layers if hasattr(layer, "state")]
+        return cls([(layer.state.clone(), layer.window.clone()) for layer in kept])
+
+    def restore(self, cache: StackCache) -> None:
+        kept = [layer for layer in cache.layers if hasattr(layer, "state")]
+        for layer, (state, window) in zip(kept, self.before, strict=True):
+            layer.state.copy_(state)
+            layer.window.copy_(window)
