@@ -1,0 +1,220 @@
+"""What the figures of a load are, on requests whose times are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchx.core.metric import METRICS
+from benchx.serving.metrics import (
+    Slo,
+    load_figures,
+    most_in_flight,
+)
+from benchx.serving.metrics_request import request_figures, token_gaps_ms, tpot_ms
+from benchx.serving.request import RequestOutcome, RequestResult, Usage
+
+MS = 1_000_000
+
+
+def made(
+    arrivals_ms: tuple[float, ...] = (100.0, 110.0, 120.0),
+    *,
+    index: int = 0,
+    sent_ms: float = 0.0,
+    intended_ms: float | None = None,
+    tokens: tuple[int, ...] | None = None,
+    usage: Usage | None = None,
+    **more: Any,  # noqa: ANN401 - fields of the result
+) -> RequestResult:
+    """An ok request that was sent at a time and whose chunks arrived so many ms after that."""
+    stamps = tuple(int((sent_ms + at) * MS) for at in arrivals_ms)
+    counts = tokens or (1,) * len(stamps)
+    last = stamps[-1] if stamps else int(sent_ms * MS)
+    values: dict[str, Any] = {
+        "index": index,
+        "outcome": RequestOutcome.OK,
+        "max_tokens": 100,
+        "intended_ns": int((sent_ms if intended_ms is None else intended_ms) * MS),
+        "sent_ns": int(sent_ms * MS),
+        "first_byte_ns": int(sent_ms * MS) + MS,
+        "first_token_ns": stamps[0] if stamps else None,
+        "first_visible_ns": stamps[0] if stamps else None,
+        "last_token_ns": last if stamps else None,
+        "end_ns": last + 5 * MS,
+        "arrivals_ns": stamps,
+        "chunk_tokens": counts,
+        "chunk_tokens_known": tokens is not None,
+        "client_tokens": sum(counts),
+        "usage": usage,
+    }
+    return RequestResult(**(values | more))
+
+
+def failed(outcome: str, index: int = 0, end_ms: float = 50.0) -> RequestResult:
+    return made(
+        (), index=index, outcome=RequestOutcome(outcome), reason="why", end_ns=int(end_ms * MS)
+    )
+
+
+def test_ttft_counts_from_sending_and_the_intended_one_from_intending() -> None:
+    figures = request_figures(made(sent_ms=30.0, intended_ms=10.0))
+    assert figures["ttft_ms"] == 100
+    assert figures["ttft_intended_ms"] == 120
+    assert figures["client_lag_ms"] == 20
+
+
+def test_e2e_ends_with_the_last_payload_and_not_with_done() -> None:
+    assert request_figures(made())["e2e_ms"] == 120
+
+
+def test_tpot_leaves_out_the_first_token() -> None:
+    assert tpot_ms(made()) == 10
+
+
+def test_tpot_leaves_out_all_tokens_of_the_first_chunk_where_they_are_told() -> None:
+    result = made((100.0, 300.0), tokens=(20, 20), usage=Usage(completion_tokens=40))
+    assert tpot_ms(result) == 10
+
+
+def test_tokens_are_the_servers_count_and_not_the_chunks() -> None:
+    result = made((100.0, 180.0, 260.0), usage=Usage(completion_tokens=17))
+    assert tpot_ms(result) == 10
+
+
+@pytest.mark.parametrize(
+    "result",
+    [made((100.0,)), made((100.0,), usage=Usage(completion_tokens=8)), made(())],
+    ids=["one token", "one chunk", "not streamed"],
+)
+def test_tpot_of_one_chunk_is_absent_and_not_zero(result: RequestResult) -> None:
+    figures = request_figures(result)
+    assert figures["tpot_ms"] is None
+    assert figures["interactivity_tok_s"] is None
+    assert figures["e2e_ms"] is not None
+
+
+def test_itl_spreads_a_gap_over_the_tokens_of_its_chunk() -> None:
+    result = made((100.0, 180.0), tokens=(8, 8), usage=Usage(completion_tokens=16))
+    assert token_gaps_ms(result) == [10.0] * 8
+
+
+def test_itl_is_absent_where_chunks_hold_unknown_numbers_of_tokens() -> None:
+    values = load_figures([made(notes=("chunk_is_not_token",))]).values
+    assert "itl_ms_mean" not in values
+    assert values["chunk_gap_ms_mean"] == 10
+
+
+def test_interactivity_is_the_inverse_of_tpot() -> None:
+    figures = request_figures(made())
+    assert figures["interactivity_tok_s"] == 100
+    assert figures["e2e_interactivity_tok_s"] == pytest.approx(25)
+
+
+def test_failed_requests_are_counted_and_take_no_part_in_latency() -> None:
+    found = load_figures([made(index=0), failed("timeout", 1, 9000.0), failed("http_5xx", 2)])
+    assert found.values["error_rate"] == pytest.approx(2 / 3)
+    assert found.values["e2e_ms_mean"] == 120
+    assert found.outcomes == {"ok": 1, "timeout": 1, "http_5xx": 1}
+    assert set(found.notes) == {"timeout (1 of 3)", "http_5xx (1 of 3)"}
+
+
+def test_if_all_failed_there_is_an_error_rate_and_nothing_else() -> None:
+    found = load_figures([failed("empty", index) for index in range(3)])
+    assert found.values == {"error_rate": 1.0}
+    assert found.samples == {}
+
+
+def test_no_requests_give_no_figures() -> None:
+    assert load_figures([]).values == {}
+
+
+def test_throughput_is_over_the_wall_time_with_draining() -> None:
+    usage = Usage(prompt_tokens=10, completion_tokens=3)
+    values = load_figures(
+        [made(index=0, usage=usage), made(index=1, sent_ms=875.0, usage=usage)], gpus=2
+    ).values
+    assert values["duration_s"] == 1
+    assert values["request_throughput_req_s"] == 2
+    assert values["output_throughput_tok_s"] == 6
+    assert values["output_throughput_tok_s_per_gpu"] == 3
+    assert values["total_throughput_tok_s"] == 26
+
+
+def test_without_a_count_of_gpus_nothing_is_per_gpu() -> None:
+    assert not any(name.endswith("per_gpu") for name in load_figures([made()]).values)
+
+
+def test_input_throughput_is_absent_when_one_prompt_is_not_counted() -> None:
+    known = made(index=0, usage=Usage(prompt_tokens=10, completion_tokens=3))
+    values = load_figures([known, made(index=1)]).values
+    assert "input_throughput_tok_s" not in values
+
+
+def test_goodput_wants_every_limit_kept_and_counts_from_the_intended_start() -> None:
+    good = made(index=0)
+    late = made(index=1, sent_ms=500.0, intended_ms=0.0)
+    slow = made((100.0, 300.0, 500.0), index=2)
+    values = load_figures(
+        [good, late, slow, failed("timeout", 3)], slo=Slo(ttft_ms=150.0, tpot_ms=50.0)
+    ).values
+    assert values["goodput_share"] == 0.25
+    assert values["goodput_req_s"] == pytest.approx(1 / values["duration_s"])
+
+
+def test_one_token_keeps_the_limit_of_time_per_token() -> None:
+    assert Slo(tpot_ms=1.0).is_met(request_figures(made((100.0,))))
+
+
+def test_the_steady_window_leaves_out_start_and_drain() -> None:
+    """Four lanes of 1 s requests, ten tokens each, so 40 tokens per second in the middle."""
+    arrivals = tuple(100.0 * step for step in range(1, 11))
+    results = [
+        made(arrivals, index=lane + 4 * turn, sent_ms=1005.0 * turn + 250.0 * lane)
+        for turn in range(6)
+        for lane in range(4)
+    ]
+    values = load_figures(results).values
+    assert values["steady_output_throughput_tok_s"] == pytest.approx(40, rel=0.05)
+    assert values["output_throughput_tok_s"] < values["steady_output_throughput_tok_s"]
+
+
+def test_the_cached_share_of_prompts_is_told() -> None:
+    usage = Usage(prompt_tokens=100, completion_tokens=3, cached_tokens=25)
+    assert load_figures([made(usage=usage)]).values["cached_token_share"] == 0.25
+
+
+def test_a_prompt_that_the_server_counts_otherwise_is_noted() -> None:
+    usage = Usage(prompt_tokens=101, completion_tokens=3)
+    notes = load_figures([made(usage=usage, prompt_tokens=100)]).notes
+    assert notes == ("prompt_count_differs (1 of 1)",)
+
+
+def test_most_in_flight_is_exact() -> None:
+    results = [made((10.0,), index=i, sent_ms=float(i)) for i in range(5)]
+    assert most_in_flight(results) == 5
+    later = made((10.0,), index=9, sent_ms=100.0)
+    assert most_in_flight([*results, later]) == 5
+
+
+def test_a_percentile_without_support_is_absent() -> None:
+    few = load_figures([made(index=i) for i in range(20)]).values
+    many = load_figures([made(index=i) for i in range(500)]).values
+    assert "ttft_ms_p99" not in few
+    assert many["ttft_ms_p99"] == 100
+
+
+@given(st.lists(st.floats(1, 1e4), min_size=2, max_size=50))
+def test_every_value_belongs_to_a_registered_metric(gaps: list[float]) -> None:
+    at, stamps = 0.0, []
+    for gap in gaps:
+        at += gap
+        stamps.append(at)
+    usage = Usage(prompt_tokens=5, completion_tokens=len(gaps), cached_tokens=1, cost=0.1)
+    found = load_figures([made(tuple(stamps), usage=usage)], slo=Slo(e2e_ms=1.0), gpus=1)
+    ids = METRICS.names()
+    for name in (*found.values, *found.samples):
+        assert any(name == known or name.startswith(f"{known}_") for known in ids), name
