@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,9 @@ from torch.backends.cuda import (
     can_use_flash_attention,
 )
 from torch.nn.attention import SDPBackend
-from torch.nn.attention.bias import CausalBias, causal_lower_right
+
+if TYPE_CHECKING:
+    from torch.nn.attention.bias import CausalBias
 
 SCORE_BYTES = 1 << 29
 """Bound on the fp32 scores of one block of queries in explicit attention."""
@@ -204,7 +207,12 @@ class CausalSdpa:
     @classmethod
     def of(cls, tokens: int, keys: int) -> CausalSdpa:
         """For `tokens` queries among `keys` keys."""
-        return cls(bias=None if tokens == keys else causal_lower_right(tokens, keys))
+        if tokens == keys:
+            return cls(bias=None)
+        # Only here: it brings in torch's compiler, as many modules as torch itself.
+        from torch.nn.attention.bias import causal_lower_right
+
+        return cls(bias=causal_lower_right(tokens, keys))
 
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float
