@@ -1,0 +1,249 @@
+"""The load: a closed loop at a concurrency, or an open loop that never waits for the server.
+
+Requests of one session form a chain: each is sent when the answer before it is complete, plus its
+own delay. Everything else is independent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic_ns
+
+from benchx.serving.client import Client
+from benchx.serving.request import Request, RequestResult
+
+Chain = tuple[Request, ...]
+"""Requests that follow one another; one for a request that belongs to no session."""
+
+_PREPARED_BYTES = 256 * 2**20
+_PROBE_S = 0.005
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPlan:
+    """How to send.
+
+    Attributes:
+        concurrency: Most chains under way. In a closed loop also the number that is kept under
+            way; in an open loop None means no limit, and waiting for a slot counts as latency
+            from the intended start.
+        starts_s: Start of each chain, in seconds, in order; None is a closed loop.
+        ramp_s: Closed loop: seconds over which the first requests of the lanes are spread.
+        duration_s: Seconds after which nothing new is sent; None sends everything.
+    """
+
+    concurrency: int | None = None
+    starts_s: tuple[float, ...] | None = None
+    ramp_s: float = 0.0
+    duration_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.starts_s is None and not self.concurrency:
+            raise ValueError("a closed loop needs a concurrency")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientReport:
+    """What the client says of itself.
+
+    Attributes:
+        cpu_s: Processor time of this process while the load ran.
+        wall_s: Seconds from start to last result.
+        loop_lag_ms: Lateness of a 5 ms timer, every time that it fired.
+        peak_rss_bytes: Most memory that the process held.
+        not_sent: Requests that were left out because the load was stopped.
+        stopped: Why it was stopped; None when it ran to its end.
+    """
+
+    cpu_s: float
+    wall_s: float
+    loop_lag_ms: tuple[float, ...]
+    peak_rss_bytes: int
+    not_sent: int = 0
+    stopped: str | None = None
+
+    @property
+    def cpu_share(self) -> float:
+        """Processor time / wall time."""
+        return self.cpu_s / self.wall_s if self.wall_s > 0 else 0.0
+
+
+def chains_of(requests: Iterable[Request]) -> tuple[Chain, ...]:
+    """Requests grouped by session, in the order in which each chain first appears."""
+    chains: dict[object, list[Request]] = {}
+    for request in requests:
+        key: object = ("single", request.index) if request.session is None else request.session
+        chains.setdefault(key, []).append(request)
+    return tuple(tuple(chain) for chain in chains.values())
+
+
+@dataclass
+class LoadRun:
+    """One load on one client, in one process.
+
+    Args:
+        client: Connected; `prepare` opens what the load needs.
+        plan: How to send.
+        chains: What to send, in order.
+        on_result: Called with every result as soon as it is decoded; returns why the load should
+            stop (a spending cap), or None.
+    """
+
+    client: Client
+    plan: LoadPlan
+    chains: Sequence[Chain]
+    on_result: Callable[[RequestResult], str | None]
+    _payloads: dict[int, bytes] = field(default_factory=dict)
+    _pending: set[asyncio.Future[RequestResult]] = field(default_factory=set)
+    _sent: int = 0
+    _stopped: str | None = None
+    _start_ns: int = 0
+    _lag_ms: list[float] = field(default_factory=list)
+
+    async def prepare(self) -> None:
+        """Encode what fits into memory and open the connections; the clock does not run yet.
+
+        Raises:
+            CantConnect: A connection can't be opened.
+            UsageError: A request does not fit the API.
+        """
+        size = 0
+        for request in (request for chain in self.chains for request in chain):
+            payload = self._payloads[request.index] = self.client.encode(request)
+            size += len(payload)
+            if size > _PREPARED_BYTES:
+                break
+        await self.client.open(self._connections())
+        gc.collect()
+        gc.freeze()  # a full collection in the middle would stop the client for milliseconds
+
+    def _connections(self) -> int:
+        """Connections to open beforehand: an open loop without limit opens more when it must."""
+        if self.plan.concurrency:
+            return min(self.plan.concurrency, len(self.chains))
+        starts = self.plan.starts_s or ()
+        first = sum(start_s <= starts[0] + 1.0 for start_s in starts)
+        return min(len(self.chains), max(2 * first, 16))
+
+    def stop(self, why: str) -> None:
+        """Send nothing new; what is under way ends by itself."""
+        self._stopped = self._stopped or why
+
+    async def run(self, start_ns: int) -> ClientReport:
+        """Send everything, wait for every answer.
+
+        Args:
+            start_ns: When the load begins (`time.monotonic_ns`).
+        """
+        self._start_ns = start_ns
+        await self._until(start_ns)
+        cpu_s, began_ns = time.process_time(), monotonic_ns()
+        probe = asyncio.create_task(self._probe())
+        try:
+            await (self._open_loop() if self.plan.starts_s is not None else self._closed_loop())
+            while self._pending:
+                await asyncio.wait(self._pending)
+        finally:
+            probe.cancel()
+            gc.unfreeze()
+        return ClientReport(
+            cpu_s=time.process_time() - cpu_s,
+            wall_s=(monotonic_ns() - began_ns) / _NS,
+            loop_lag_ms=tuple(self._lag_ms),
+            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            not_sent=sum(map(len, self.chains)) - self._sent,
+            stopped=self._stopped,
+        )
+
+    async def _closed_loop(self) -> None:
+        """Lanes that take one chain after the other."""
+        assert self.plan.concurrency is not None
+        lanes = min(self.plan.concurrency, len(self.chains))
+        waiting = iter(self.chains)
+        await asyncio.gather(*(self._lane(waiting, lane / lanes) for lane in range(lanes)))
+
+    async def _lane(self, waiting: Iterator[Chain], place: float) -> None:
+        await self._until(self._start_ns + int(place * self.plan.ramp_s * _NS))
+        for chain in waiting:
+            if self._is_over():
+                break
+            await self._chain(chain, monotonic_ns())
+
+    async def _open_loop(self) -> None:
+        """Every chain at its time; one that is late is sent at once and is not forgotten."""
+        assert self.plan.starts_s is not None
+        limit = self.plan.concurrency
+        gate = asyncio.Semaphore(limit) if limit else None
+        tasks: set[asyncio.Task[None]] = set()
+        for chain, start_s in zip(self.chains, self.plan.starts_s, strict=True):
+            due_ns = self._start_ns + int(start_s * _NS)
+            await self._until(due_ns)
+            if self._is_over():
+                break
+            task = asyncio.create_task(self._gated(chain, due_ns, gate))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.gather(*tasks)
+
+    async def _gated(self, chain: Chain, due_ns: int, gate: asyncio.Semaphore | None) -> None:
+        if gate is None:
+            await self._chain(chain, due_ns)
+            return
+        async with gate:
+            await self._chain(chain, due_ns)
+
+    async def _chain(self, chain: Chain, intended_ns: int) -> None:
+        for place, request in enumerate(chain):
+            if place and request.delay_s:
+                await asyncio.sleep(request.delay_s)
+            if place:
+                if self._is_over():
+                    return
+                intended_ns = monotonic_ns()
+            payload = self._payloads.pop(request.index, None) or self.client.encode(request)
+            if self.plan.starts_s is None and not place:
+                intended_ns = monotonic_ns()  # encoding is the client's own business
+            self._sent += 1
+            capture = await self.client.fetch(payload)
+            future = self.client.decode(request, capture, intended_ns)
+            self._pending.add(future)
+            future.add_done_callback(self._keep)
+
+    def _keep(self, future: asyncio.Future[RequestResult]) -> None:
+        self._pending.discard(future)
+        if not future.cancelled():
+            why = self.on_result(future.result())
+            if why is not None:
+                self.stop(why)
+
+    def _is_over(self) -> bool:
+        limit_s = self.plan.duration_s
+        if limit_s is not None and monotonic_ns() - self._start_ns > limit_s * _NS:
+            self.stop(f"the time of {limit_s:g} s is over")
+        return self._stopped is not None
+
+    async def _until(self, due_ns: int) -> None:
+        while (left_ns := due_ns - monotonic_ns()) > 0:
+            await asyncio.sleep(left_ns / _NS)
+
+    async def _probe(self) -> None:
+        """How late the loop is: what arrives while it is busy is stamped so much too late."""
+        while True:
+            due_ns = monotonic_ns() + int(_PROBE_S * _NS)
+            await asyncio.sleep(_PROBE_S)
+            self._lag_ms.append(max(monotonic_ns() - due_ns, 0) / 1e6)
+
+
+def share_of(plan: LoadPlan, part: int, parts: int) -> LoadPlan:
+    """The plan of one of several processes that share a load: every `parts`-th chain is its own."""
+    concurrency = plan.concurrency
+    if concurrency:
+        concurrency = concurrency // parts + (part < concurrency % parts)
+    starts = None if plan.starts_s is None else plan.starts_s[part::parts]
+    return replace(plan, concurrency=concurrency, starts_s=starts)

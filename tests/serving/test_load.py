@@ -1,0 +1,258 @@
+"""The load generator: how many are under way, when they start, and that nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchx.core.errors import RunFailed, UsageError
+from benchx.serving.client import Client
+from benchx.serving.load import ClientReport, LoadPlan, LoadRun, chains_of, share_of
+from benchx.serving.load_schedule import OpenLoop, scaled_starts_s, starts_s
+from benchx.serving.load_session import client_notes, run_load
+from benchx.serving.metrics import most_in_flight
+from benchx.serving.request import Endpoint, Request, RequestResult, TimeLimits
+from benchx.serving.worker_job import LoadJob, worker_count
+
+GOOD = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+def requests(count: int, **fields: object) -> tuple[Request, ...]:
+    return tuple(Request(index=i, prompt=f"p{i}", max_tokens=2, **fields) for i in range(count))  # type: ignore[arg-type]
+
+
+def load(
+    desk: SimpleNamespace,
+    plan: LoadPlan,
+    sent: tuple[Request, ...],
+    *,
+    takes_s: float = 0.02,
+    on_result: object = lambda _result: None,
+) -> tuple[list[RequestResult], ClientReport]:
+    """Run a load in this process against a server that answers after a time."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(takes_s)
+        writer.write(desk.whole(GOOD))
+
+    results: list[RequestResult] = []
+
+    def keep(result: RequestResult) -> str | None:
+        results.append(result)
+        return on_result(result)  # type: ignore[operator,no-any-return]
+
+    async def main() -> ClientReport:
+        async with desk.scripted(answer) as server:
+            endpoint = Endpoint(base_url=server.url, api="chat", model="m")
+            async with Client(endpoint, desk.limits) as client:
+                run = LoadRun(client, plan, chains_of(sent), keep)
+                await run.prepare()
+                return await run.run(time.monotonic_ns() + 5_000_000)
+
+    report = asyncio.run(main())
+    return sorted(results, key=lambda result: result.index), report
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 50])
+def test_a_closed_loop_keeps_exactly_its_concurrency(
+    concurrency: int, desk: SimpleNamespace
+) -> None:
+    results, _ = load(desk, LoadPlan(concurrency=concurrency), requests(2 * concurrency + 1))
+    assert [result.outcome for result in results] == ["ok"] * (2 * concurrency + 1)
+    assert most_in_flight(results) == concurrency
+
+
+def test_a_burst_starts_together(desk: SimpleNamespace) -> None:
+    results, _ = load(desk, LoadPlan(concurrency=50), requests(50), takes_s=0.3)
+    sends = [result.sent_ns for result in results]
+    assert max(sends) - min(sends) < 50e6
+    assert all(result.connects == 0 for result in results)
+
+
+def test_an_open_loop_does_not_wait_for_the_server(desk: SimpleNamespace) -> None:
+    starts = tuple(0.01 * i for i in range(20))
+    results, _ = load(desk, LoadPlan(starts_s=starts), requests(20), takes_s=0.5)
+    assert most_in_flight(results) == 20
+    assert all((result.sent_ns - result.intended_ns) < 100e6 for result in results)
+
+
+def test_intended_times_are_those_of_the_schedule(desk: SimpleNamespace) -> None:
+    starts = (0.0, 0.05, 0.2)
+    results, _ = load(desk, LoadPlan(starts_s=starts), requests(3))
+    first = results[0].intended_ns
+    assert [(result.intended_ns - first) / 1e9 for result in results] == pytest.approx(starts)
+
+
+def test_waiting_for_a_slot_counts_from_the_intended_start(desk: SimpleNamespace) -> None:
+    plan = LoadPlan(starts_s=(0.0, 0.0, 0.0), concurrency=1)
+    results, _ = load(desk, plan, requests(3), takes_s=0.1)
+    assert most_in_flight(results) == 1
+    waits = sorted((result.sent_ns - result.intended_ns) / 1e9 for result in results)
+    assert waits[2] > 0.19
+
+
+def test_requests_of_a_session_follow_one_another_with_their_pause(desk: SimpleNamespace) -> None:
+    sent = tuple(
+        Request(index=i, max_tokens=2, session=f"s{i % 2}", delay_s=0.05 if i > 1 else 0.0)
+        for i in range(6)
+    )
+    results, _ = load(desk, LoadPlan(concurrency=2), sent)
+    for session in ("s0", "s1"):
+        mine = [result for result in results if result.session == session]
+        for before, after in pairwise(mine):
+            assert after.sent_ns - before.end_ns >= 0.05e9
+
+
+def test_a_load_stops_sending_when_a_result_says_so(desk: SimpleNamespace) -> None:
+    results, report = load(
+        desk,
+        LoadPlan(concurrency=1),
+        requests(50),
+        on_result=lambda r: "enough" if r.index == 4 else None,
+    )
+    assert report.stopped == "enough"
+    assert 5 <= len(results) <= 7
+    assert report.not_sent == 50 - len(results)
+
+
+def test_a_load_stops_sending_after_its_time(desk: SimpleNamespace) -> None:
+    plan = LoadPlan(concurrency=1, duration_s=0.3)
+    results, report = load(desk, plan, requests(1000), takes_s=0.05)
+    assert 2 <= len(results) <= 8
+    assert report.stopped is not None
+    assert all(result.outcome == "ok" for result in results)
+
+
+def test_lanes_start_one_after_the_other_in_a_ramp(desk: SimpleNamespace) -> None:
+    results, _ = load(desk, LoadPlan(concurrency=4, ramp_s=0.4), requests(4), takes_s=0.5)
+    sends = sorted(result.sent_ns for result in results)
+    assert sends[-1] - sends[0] >= 0.29e9
+
+
+def test_the_client_reports_its_own_cost_and_lag(desk: SimpleNamespace) -> None:
+    _, report = load(desk, LoadPlan(concurrency=2), requests(10))
+    assert 0 < report.cpu_s <= report.wall_s * 1.5
+    assert report.loop_lag_ms
+    assert report.peak_rss_bytes > 1e6
+
+
+def report(cpu: float = 0.1, lags: tuple[float, ...] = (0.1,)) -> ClientReport:
+    return ClientReport(cpu_s=cpu, wall_s=1.0, loop_lag_ms=lags, peak_rss_bytes=1)
+
+
+def test_a_client_that_was_the_limit_is_flagged() -> None:
+    assert client_notes([report()], [], open_loop=True) == ()
+    assert "all of a core" in client_notes([report(cpu=0.95)], [], open_loop=True)[0]
+    late = report(lags=(20.0,) * 10)
+    assert "seen late" in client_notes([late], [], open_loop=False)[0]
+
+
+COUNT = st.integers(1, 300)
+SEED = st.integers(0, 2**32 - 1)
+LOOP = st.builds(
+    OpenLoop,
+    rate_req_s=st.floats(0.1, 1000),
+    arrival=st.sampled_from(["poisson", "constant", "gamma"]),
+    burstiness=st.floats(0.1, 10),
+    ramp_s=st.floats(0, 100),
+    ramp_from_req_s=st.floats(0, 1000),
+)
+
+
+@given(LOOP, COUNT, SEED)
+def test_start_times_are_in_order_and_follow_from_the_seed(
+    loop: OpenLoop, count: int, seed: int
+) -> None:
+    times = starts_s(loop, count, seed)
+    assert len(times) == count
+    assert list(times) == sorted(times)
+    assert times[0] >= 0
+    assert times == starts_s(loop, count, seed)
+
+
+@pytest.mark.parametrize(
+    ("arrival", "burstiness"), [("poisson", 1.0), ("gamma", 0.5), ("gamma", 4.0)]
+)
+def test_gaps_have_the_mean_and_the_spread_of_their_distribution(
+    arrival: str, burstiness: float
+) -> None:
+    loop = OpenLoop(rate_req_s=50.0, arrival=arrival, burstiness=burstiness)  # type: ignore[arg-type]
+    times = starts_s(loop, 20_000, seed=1)
+    gaps = [b - a for a, b in pairwise(times)]
+    mean = sum(gaps) / len(gaps)
+    deviation = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
+    assert mean == pytest.approx(1 / 50, rel=0.03)
+    assert deviation / mean == pytest.approx(1 / math.sqrt(burstiness), rel=0.05)
+
+
+def test_a_constant_rate_is_evenly_spaced() -> None:
+    assert starts_s(OpenLoop(rate_req_s=4.0, arrival="constant"), 3, 0) == (0.0, 0.25, 0.5)
+
+
+def test_a_ramp_sends_as_many_as_the_integral_of_its_rate() -> None:
+    loop = OpenLoop(rate_req_s=100.0, arrival="constant", ramp_s=10.0, ramp_from_req_s=20.0)
+    times = starts_s(loop, 2000, 0)
+    assert sum(time_s < 10.0 for time_s in times) == pytest.approx(600, abs=1)
+    assert sum(time_s < 5.0 for time_s in times) == pytest.approx(200, abs=1)
+    assert sum(10.0 <= time_s < 11.0 for time_s in times) == pytest.approx(100, abs=1)
+
+
+def test_times_of_a_trace_count_from_its_first_entry_and_must_be_in_order() -> None:
+    assert scaled_starts_s([5.0, 5.5, 9.0]) == (0.0, 0.5, 4.0)
+    with pytest.raises(UsageError):
+        scaled_starts_s([1.0, 0.5])
+
+
+@given(st.integers(1, 500), st.integers(1, 8), st.integers(0, 100))
+def test_shares_of_a_load_add_up(concurrency: int, parts: int, count: int) -> None:
+    plan = LoadPlan(concurrency=concurrency, starts_s=tuple(map(float, range(count))))
+    shares = [share_of(plan, part, parts) for part in range(parts)]
+    assert sum(share.concurrency or 0 for share in shares) == concurrency
+    assert sorted(t for share in shares for t in share.starts_s or ()) == list(plan.starts_s or ())
+
+
+def test_the_number_of_processes_follows_from_the_streams() -> None:
+    assert worker_count(None, 256) == 1
+    assert worker_count(3, 1) == 3
+
+
+def test_a_load_in_two_processes_gives_every_result(desk: SimpleNamespace) -> None:
+    from benchx.serving.groundtruth.process import GroundTruth
+    from benchx.serving.groundtruth.stream import Pace
+
+    with GroundTruth(Pace(ttft_ms=20.0, token_ms=2.0)) as truth:
+        job = LoadJob(
+            endpoint=Endpoint(base_url=truth.base_url, api="chat", model="m"),
+            limits=TimeLimits(),
+            plan=LoadPlan(concurrency=4),
+            chains=chains_of(requests(20)),
+        )
+        seen: list[int] = []
+        outcome = run_load(job, workers=2, on_result=lambda result: seen.append(result.index))
+    assert [result.index for result in outcome.results] == list(range(20))
+    assert {result.outcome for result in outcome.results} == {"ok"}
+    assert len(outcome.reports) == 2
+    assert sorted(seen) == list(range(20))
+    assert most_in_flight(outcome.results) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_is_not_there_fails_the_load_in_one_sentence(workers: int) -> None:
+    job = LoadJob(
+        endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", api="chat", model="m"),
+        limits=TimeLimits(),
+        plan=LoadPlan(concurrency=2),
+        chains=chains_of(requests(4)),
+    )
+    with pytest.raises(RunFailed, match=r"can't connect to 127\.0\.0\.1:9"):
+        run_load(job, workers=workers)
