@@ -61,9 +61,9 @@ def write_model(folder: Path, config: dict[str, Any], dtype: str, seed: int) -> 
 
     set_seed(seed)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=dtype)
-    # With logits of zero, special tokens are never the likeliest: no answer ends early or is
-    # decoded to nothing.
-    model.get_output_embeddings().weight.data[: len(SPECIAL)].zero_()
+    # With logits of zero, special tokens and single bytes (they come first in the vocabulary) are
+    # never the likeliest: no answer ends early, and no half character is held back by a server.
+    model.get_output_embeddings().weight.data[: len(SPECIAL) + 256].zero_()
     model.save_pretrained(folder)
 
 

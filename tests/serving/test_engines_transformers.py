@@ -6,6 +6,7 @@ Runs in the Python named by BENCHX_TRANSFORMERS_PYTHON, else in this one when it
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from benchx.serving.engines.session import RunningEngine, running
 from benchx.serving.request import Endpoint, Request
 from benchx.serving.tiny_model import KIMI_LINEAR, LLAMA, TinyModel, build
 from benchx.serving.trial import Trial, try_once
+from benchx.serving.workloads.prompter import prompter_for
 
 PYTHON = os.environ.get("BENCHX_TRANSFORMERS_PYTHON")
 REQUEST = Request(index=1, prompt="miko seran tolo", max_tokens=12)
@@ -72,6 +74,24 @@ def test_it_generates_exactly_as_many_tokens_as_asked(engine: RunningEngine) -> 
         assert found.problem is None
         assert found.facts.completion_tokens == 12
         assert found.facts.finish_reason == "length"
+
+
+@needs_transformers
+@pytest.mark.engine
+@pytest.mark.parametrize("tokens", [1, 40, 333])
+def test_the_server_counts_as_many_tokens_in_a_prompt_as_we_do(
+    engine: RunningEngine, tokens: int
+) -> None:
+    pytest.importorskip("tokenizers")
+    prompter = prompter_for(engine.settings, engine.capabilities, engine.endpoint)
+    prompt = prompter.make(random.Random(tokens), tokens)
+    assert ask(engine, replace(REQUEST, prompt=prompt)).facts.prompt_tokens == tokens
+
+
+@needs_transformers
+@pytest.mark.engine
+def test_each_chunk_of_the_tiny_model_is_one_token(engine: RunningEngine) -> None:
+    assert ask(engine).facts.payloads == REQUEST.max_tokens
 
 
 @needs_transformers
