@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import getfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ class TorchForm:
             "package": "torch",
             "version": torch.__version__,
             "module": module.__name__,
-            "sha256": hashlib.sha256(Path(module.__file__).read_bytes()).hexdigest(),
+            "sha256": hashlib.sha256(Path(getfile(module)).read_bytes()).hexdigest(),
         }
 
 

@@ -23,7 +23,7 @@ from benchx.ops.model_points import ModelPoint
 
 if TYPE_CHECKING:
     from benchx.core.call import Tensors
-    from benchx_kernels.model_cache import StackCache
+    from benchx_kernels.model_cache import KdaCache, StackCache
 
 GQA = "sdpa"
 """Grouped-query attention is torch's scaled_dot_product_attention: no operator of ours has it."""
@@ -118,11 +118,17 @@ class _States:
 
     @classmethod
     def of(cls, cache: StackCache) -> _States:
-        kept = [layer for layer in cache.layers if hasattr(layer, "state")]
+        kept = _recurrent(cache)
         return cls([(layer.state.clone(), layer.window.clone()) for layer in kept])
 
     def restore(self, cache: StackCache) -> None:
-        kept = [layer for layer in cache.layers if hasattr(layer, "state")]
-        for layer, (state, window) in zip(kept, self.before, strict=True):
+        for layer, (state, window) in zip(_recurrent(cache), self.before, strict=True):
             layer.state.copy_(state)
             layer.window.copy_(window)
+
+
+def _recurrent(cache: StackCache) -> list[KdaCache]:
+    """The layers whose cache a step changes in place."""
+    from benchx_kernels.model_cache import KdaCache
+
+    return [layer for layer in cache.layers if isinstance(layer, KdaCache)]

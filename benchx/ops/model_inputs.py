@@ -85,8 +85,9 @@ def stack_shape(arch: Architecture) -> StackShape:
         vocab=arch.vocab,
         mixers=arch.kinds,
         is_moe=arch.is_moe,
-        kda=kda
-        and shapes.KdaShape(
+        kda=None
+        if kda is None
+        else shapes.KdaShape(
             heads=kda.heads,
             head_dim=kda.head_dim,
             value_dim=kda.value_dim,
@@ -95,9 +96,9 @@ def stack_shape(arch: Architecture) -> StackShape:
             lower_bound=kda.lower_bound,
             full_rank_gate=kda.output_gate == "full_rank",
         ),
-        mla=mla and shapes.MlaShape(**mla.model_dump()),
-        gqa=gqa and shapes.GqaShape(**gqa.model_dump()),
-        moe=moe and shapes.MoeShape(**moe.model_dump()),
+        mla=None if mla is None else shapes.MlaShape(**mla.model_dump()),
+        gqa=None if gqa is None else shapes.GqaShape(**gqa.model_dump()),
+        moe=None if moe is None else shapes.MoeShape(**moe.model_dump()),
         dense_intermediate=arch.dense_intermediate,
         tied=arch.tied_embeddings,
     )
