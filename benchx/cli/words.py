@@ -14,6 +14,10 @@ def vocabulary() -> Vocabulary:
     """The words of all registered operators, third parties' included, and of models."""
     from benchx.ops.model_vocabulary import model_words
     from benchx.ops.vocabulary import kernel_words
-    from benchx.scenario import Vocabulary
+    from benchx.scenario import ServingWords, Vocabulary
+    from benchx.serving.engines.catalog import ENGINES
+    from benchx.serving.workloads import build  # noqa: F401 - registers the data sets
+    from benchx.serving.workloads.base import DATASETS
 
-    return Vocabulary(ops=kernel_words(), models=model_words())
+    serving = ServingWords(engines=ENGINES.names(), datasets=DATASETS.names())
+    return Vocabulary(ops=kernel_words(), models=model_words(), serving=serving)

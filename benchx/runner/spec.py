@@ -40,6 +40,8 @@ class LaunchSpec:
         groups: What to measure, in this order.
         settings: Index of a scenario part -> its settings.
         plugins: Modules to import first; they register operators and backends.
+        folder: The run folder, for levels that store samples and logs while they measure; None
+            where a worker can't reach it.
     """
 
     run_id: str
@@ -48,6 +50,7 @@ class LaunchSpec:
     groups: tuple[Group, ...]
     settings: Mapping[int, Settings]
     plugins: tuple[str, ...] = ()
+    folder: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` restores an equal spec."""
@@ -58,6 +61,7 @@ class LaunchSpec:
             "groups": [[point.to_json() for point in group.points] for group in self.groups],
             "settings": {str(part): dict(value) for part, value in self.settings.items()},
             "plugins": list(self.plugins),
+            "folder": self.folder,
         }
 
     @classmethod
@@ -70,4 +74,5 @@ class LaunchSpec:
             groups=tuple(Group(tuple(map(Point.from_json, points))) for points in data["groups"]),
             settings={int(part): value for part, value in data["settings"].items()},
             plugins=tuple(data["plugins"]),
+            folder=data.get("folder"),
         )

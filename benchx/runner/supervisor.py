@@ -12,7 +12,7 @@ from benchx.core.errors import NotComparable, RunFailed
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.runner.events import Control, Ended, Event, Phase, Ready, Recorded
+from benchx.runner.events import Ceilings, Control, Ended, Event, Phase, Ready, Recorded
 from benchx.runner.executor import Executor, Exited, Worker
 from benchx.runner.interrupts import Interrupt, Interrupted
 from benchx.runner.plan import Plan, group_points
@@ -114,10 +114,11 @@ class Supervisor:
             groups=group_points(left.values()),
             settings=self._plan.settings,
             plugins=self._plugins,
+            folder=str(self._writer.path.resolve()),
         )
         self._next_worker += 1
-        watch = _Watch(launch, left, Phase(name="start", points=(), limit_s=0.0), now(), 0.0)
-        watch.enter(Phase(name="start", points=(), limit_s=START_LIMIT_S))
+        start = Phase(name="start", points=(), limit_s=START_LIMIT_S)
+        watch = _Watch(launch, left, start, now(), time.monotonic() + START_LIMIT_S)
         worker = self._executor.start(spec, self._writer.log_path(launch))
         try:
             while watch.end is None:
@@ -151,6 +152,8 @@ class Supervisor:
             self._write(event.record, watch)
         elif isinstance(event, Control):
             watch.control_ms.append(event.time_ms)
+        elif isinstance(event, Ceilings) and watch.info is not None:
+            watch.info = replace(watch.info, ceilings=event.ceilings)
         elif isinstance(event, Ready):
             self._on_ready(event, watch, spec)
         elif isinstance(event, Ended):

@@ -11,7 +11,8 @@ from benchx.scenario.kinds import KINDS, Kind, Sweep
 from benchx.scenario.loader import Scenario, load
 from benchx.scenario.model import ModelPart
 from benchx.scenario.schema import CheckSettings, CostSettings, MeasureSettings, Part
-from benchx.scenario.vocabulary import ModelWords, OpWords, Vocabulary
+from benchx.scenario.serving import ServingPart
+from benchx.scenario.vocabulary import ModelWords, OpWords, ServingWords, Vocabulary
 
 __all__ = [
     "KINDS",
@@ -26,6 +27,8 @@ __all__ = [
     "OpWords",
     "Part",
     "Scenario",
+    "ServingPart",
+    "ServingWords",
     "Sweep",
     "Vocabulary",
     "expand",

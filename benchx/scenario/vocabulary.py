@@ -38,13 +38,28 @@ class ModelWords:
 
 
 @dataclass(frozen=True)
+class ServingWords:
+    """What a scenario may say about serving.
+
+    Attributes:
+        engines: Names of engines.
+        datasets: Names of data sets.
+    """
+
+    engines: tuple[str, ...]
+    datasets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Vocabulary:
     """The words of a scenario that depend on what is registered.
 
     Attributes:
         ops: Operator name -> its words.
         models: Those of model scenarios; None where models are unknown.
+        serving: Those of serving scenarios; None leaves names to the run.
     """
 
     ops: Mapping[str, OpWords]
     models: ModelWords | None = None
+    serving: ServingWords | None = None

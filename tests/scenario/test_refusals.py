@@ -35,15 +35,15 @@ CHANGES = {
     ),
     "misspelt kind": (
         ("kind: kernel", "kind: kernal"),
-        "mine.yaml:2: kind: got 'kernal'; expected one of kernel, model, suite; did you mean 'kernel'?",
+        "mine.yaml:2: kind: got 'kernal'; expected one of kernel, model, serving, suite; did you mean 'kernel'?",
     ),
     "kind that is no word": (
         ("kind: kernel", "kind: {kernel: 1}"),
-        "mine.yaml:2: kind: got a mapping; expected one of kernel, model, suite",
+        "mine.yaml:2: kind: got a mapping; expected one of kernel, model, serving, suite",
     ),
     "missing kind": (
         ("kind: kernel\n", ""),
-        "mine.yaml:1: kind: missing; expected one of kernel, model, suite",
+        "mine.yaml:1: kind: missing; expected one of kernel, model, serving, suite",
     ),
     "missing schema": (
         ("schema: 1\n", ""),

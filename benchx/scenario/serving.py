@@ -1,0 +1,230 @@
+"""Parts of kind `serving`: an engine, a workload, and a sweep over loads and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from benchx.core.axes import AxisSpec, Scalar
+from benchx.core.errors import ScenarioError, nearest_word
+from benchx.core.point import Point
+from benchx.scenario.kernel import KernelPart, check_kernel_part
+from benchx.scenario.kernel_sweep import kernel_sweep
+from benchx.scenario.kinds import KINDS, Kind, Sweep
+from benchx.scenario.located import Located, show
+from benchx.scenario.schema import Part, Value, Values, Word
+from benchx.scenario.serving_sections import (
+    EngineSection,
+    LoadSection,
+    SloSection,
+    TimeoutSection,
+    WorkloadSection,
+)
+from benchx.scenario.vocabulary import OpWords, Vocabulary
+
+_LOAD_AXES = {
+    "concurrency": AxisSpec(type="int", doc="requests (or sessions) under way", minimum=1),
+    "request_rate": AxisSpec(type="float", doc="requests per second, open loop", minimum=1e-6),
+    "arrival": AxisSpec(
+        type="str",
+        doc="arrival process of an open loop",
+        choices=("poisson", "constant", "gamma", "trace"),
+    ),
+    "burstiness": AxisSpec(type="float", doc="shape of gamma arrivals", minimum=1e-3),
+}
+_WORKLOAD_AXES = {
+    name: AxisSpec(type="int", doc=doc, minimum=1)
+    for name, doc in {
+        "requests": "requests in all",
+        "input_len": "tokens of a prompt",
+        "output_len": "tokens to generate",
+        "prefix_len": "tokens that prompts of a group share",
+        "groups": "different prefixes",
+        "sessions": "conversations",
+        "turns": "requests of a conversation",
+        "turn_len": "new tokens of a later turn",
+    }.items()
+}
+_ENGINE_AXES = {
+    name: AxisSpec(type=kind, doc=doc, minimum=1 if kind == "int" else None)
+    for name, kind, doc in (
+        ("tensor_parallel", "int", "GPUs that share a layer"),
+        ("pipeline_parallel", "int", "GPUs that layers are spread over"),
+        ("data_parallel", "int", "copies of the model"),
+        ("expert_parallel", "bool", "whether experts are spread over GPUs"),
+        ("max_num_seqs", "int", "most sequences in a batch"),
+        ("max_batched_tokens", "int", "most tokens in a step"),
+        ("max_model_len", "int", "longest context"),
+        ("eager", "bool", "without CUDA graphs and compilation"),
+        ("prefix_caching", "bool", "whether equal prefixes are computed once"),
+        ("dtype", "str", "type of the weights"),
+        ("kv_cache_dtype", "str", "type of the cache"),
+    )
+}
+SERVING_AXES: Mapping[str, AxisSpec] = {**_LOAD_AXES, **_WORKLOAD_AXES, **_ENGINE_AXES}
+"""Everything that can be swept."""
+
+ENGINE_AXES = frozenset(_ENGINE_AXES)
+"""Axes whose values need another start of the engine."""
+
+WORKLOAD_AXES = frozenset(_WORKLOAD_AXES)
+"""Axes that are fields of the workload."""
+
+
+class ServingPart(Part):
+    """What to measure of one engine.
+
+    Attributes:
+        engine: What serves.
+        workload: What is sent.
+        load: How it is sent, beyond the axes.
+        timeouts: When a request is given up.
+        slo: What a good request is.
+        fixed: Axis -> its one value.
+        axes: Axis -> its values; `concurrency` or `request_rate` must be given (both: an open loop
+            with at most so many under way). The last one runs fastest.
+        zip: Groups of axes that move together.
+        exclude: Combinations to leave out.
+    """
+
+    kind: Literal["serving"]
+    engine: Annotated[EngineSection, Field(description="a mapping with the engine's name")]
+    workload: Annotated[WorkloadSection, Field(description="a mapping with a data set")]
+    load: LoadSection = LoadSection()
+    timeouts: TimeoutSection = TimeoutSection()
+    slo: SloSection = SloSection()
+    fixed: dict[Word, Value] = Field(default_factory=dict)
+    axes: dict[Word, Values] = Field(default_factory=dict)
+    zip: tuple[Annotated[tuple[Word, ...], Field(min_length=2)], ...] = ()
+    exclude: tuple[Annotated[dict[Word, Values], Field(min_length=1)], ...] = ()
+
+    def as_kernel(self) -> KernelPart:
+        """Its sweep in the form of a kernel part: data set for operator, engine for backend."""
+        return KernelPart.model_construct(
+            name=self.name,
+            title=self.title,
+            kind="kernel",
+            op=self.workload.dataset,
+            backends=(self.engine.name,),
+            fixed=self.fixed,
+            axes=self.axes,
+            zip=self.zip,
+            exclude=self.exclude,
+            measure=self.measure,
+        )
+
+    def written(self) -> dict[str, Scalar]:
+        """Values of axes that are said in the sections and not swept."""
+        sections: dict[str, Any] = {
+            **self.engine.model_dump(include=set(ENGINE_AXES)),
+            **self.workload.model_dump(include=set(WORKLOAD_AXES)),
+        }
+        if self.load.arrival != "poisson" or "request_rate" in self.swept:
+            sections |= {"arrival": self.load.arrival, "burstiness": self.load.burstiness}
+        return {
+            name: value
+            for name, value in sections.items()
+            if isinstance(value, str | int | float | bool) and name not in self.swept
+        }
+
+    @property
+    def swept(self) -> frozenset[str]:
+        """Names under `axes` and `fixed`."""
+        return frozenset({*self.axes, *self.fixed})
+
+
+def check_serving_part(part: ServingPart, origin: Located) -> None:
+    """Contradictions between fields, and a load that says neither how many nor how fast."""
+    for section in ("axes", "fixed"):
+        for name in getattr(part, section):
+            if name not in SERVING_AXES:
+                raise ScenarioError(
+                    origin.at((section, name)).where,
+                    key=f"{section}.{name}",
+                    problem="unknown axis",
+                    expected=f"one of {', '.join(SERVING_AXES)}",
+                    nearest=nearest_word(name, SERVING_AXES),
+                )
+    check_kernel_part(part.as_kernel(), origin)
+    by_trace = part.load.arrival == "trace" or "trace" in part.axes.get("arrival", ())
+    if not part.swept & {"concurrency", "request_rate"} and not by_trace:
+        raise ScenarioError(
+            origin.at(("axes",)).where,
+            key="axes",
+            problem="neither concurrency nor request_rate is given",
+            expected="one of them, such as `axes: {concurrency: [1, 4, 16]}`",
+        )
+    if part.workload.requests_per_stream and "concurrency" not in part.swept:
+        raise ScenarioError(
+            origin.at(("workload", "requests_per_stream")).where,
+            key="workload.requests_per_stream",
+            problem="there is no axis concurrency that it could be multiplied with",
+            expected="`workload.requests`",
+        )
+
+
+def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, index: int) -> Sweep:
+    """The points of a part, in plan order: engine settings slowest, so that starts are few.
+
+    Raises:
+        ScenarioError: For unknown engines, data sets, axes and values.
+    """
+    known = vocabulary.serving
+    if known is not None:
+        _check_name(origin, ("engine", "name"), part.engine.name, known.engines)
+        _check_name(origin, ("workload", "dataset"), part.workload.dataset, known.datasets)
+    written = part.written()
+    words = OpWords(
+        axes={
+            name: replace(spec, default=written.get(name))
+            for name, spec in SERVING_AXES.items()
+            if name in part.swept or name in written
+        },
+        backends=(part.engine.name,),
+        problem=lambda _params: None,
+    )
+    swept = kernel_sweep(
+        part.as_kernel(), origin, Vocabulary(ops={part.workload.dataset: words}), index
+    )
+
+    def points() -> Iterator[Point]:
+        made = [
+            Point(
+                kind="serving",
+                subject=point.subject,
+                backend=point.backend,
+                params=point.params,
+                part=index,
+            )
+            for point in swept.points()
+        ]
+        starts = list(dict.fromkeys(map(engine_key, made)))
+        yield from sorted(made, key=lambda point: starts.index(engine_key(point)))
+
+    return Sweep(swept.count, points)
+
+
+def engine_key(point: Point) -> tuple[object, ...]:
+    """Equal for points that one start of the engine serves."""
+    values = (point.params.get(name) for name in sorted(ENGINE_AXES))
+    return (point.part, point.backend, *values)
+
+
+def _check_name(origin: Located, path: tuple[str, str], name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise ScenarioError(
+            origin.at(path).where,
+            key=".".join(path),
+            problem=f"got {show(name)}",
+            expected=f"one of {', '.join(known)}",
+            nearest=nearest_word(name, known),
+        )
+
+
+KINDS.add(
+    "serving",
+    Kind(name="serving", model=ServingPart, check=check_serving_part, sweep=serving_sweep),
+)

@@ -1,0 +1,177 @@
+"""Sections of a serving part: engine, workload, load, time-outs, service-level objective.
+
+Names and meanings are those of `EngineSettings` and `WorkloadSettings` in `benchx.serving`, which
+receive them as plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator
+
+from benchx.core.units import UnitError, parse_count
+from benchx.scenario.schema import DurationS, OpenShare, Settings, Word
+
+LENGTHS_EXPECTED = "a number of tokens such as 1024 or 8k, or {kind: uniform, low: .., high: ..}"
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise UnitError(value, "a whole number of at least 1, such as 1024 or 8k")
+    count = parse_count(value)
+    if count < 1:
+        raise UnitError(value, "a whole number of at least 1, such as 1024 or 8k")
+    return count
+
+
+def _lengths(value: object) -> int | dict[str, Any]:
+    if not isinstance(value, Mapping):
+        try:
+            return _count(value)
+        except UnitError as error:
+            raise UnitError(value, LENGTHS_EXPECTED) from error
+    if set(value) != {"kind", "low", "high"} or value["kind"] != "uniform":
+        raise UnitError(dict(value), LENGTHS_EXPECTED)
+    low, high = _count(value["low"]), _count(value["high"])
+    if low > high:
+        raise UnitError(f"low {low}, high {high}", "low not above high")
+    return {"kind": "uniform", "low": low, "high": high}
+
+
+def _words(value: object) -> object:
+    return tuple(str(value).split()) if isinstance(value, str) else value
+
+
+Count = Annotated[int, PlainValidator(_count)]
+Lengths = Annotated[int | dict[str, Any], PlainValidator(_lengths)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class EngineSection(Settings):
+    """What serves; see `benchx.serving.engines.base.EngineSettings`.
+
+    Attributes:
+        python: Program and first arguments of the engine's own Python, one word or a list.
+        ready_timeout_s: Until a generation returned tokens (`ready_timeout: 30m`).
+    """
+
+    name: Annotated[Word, Field(description="the name of an engine (`name: vllm`)")]
+    model: Word | None = None
+    served_model: Word | None = None
+    tokenizer: Word | None = None
+    python: Annotated[tuple[Word, ...], BeforeValidator(_words)] = ()
+    host: Word = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    api: Literal["completions", "chat"] = "completions"
+    base_url: Word | None = None
+    api_key_env: Word | None = None
+    headers: dict[Word, str] = Field(default_factory=dict)
+    header_env: dict[Word, Word] = Field(default_factory=dict)
+    extra_body: dict[Word, Any] = Field(default_factory=dict)
+    gpus: Annotated[int, Field(ge=1)] | None = None
+    load_format: Word | None = None
+    dtype: Word | None = None
+    kv_cache_dtype: Word | None = None
+    max_model_len: Count | None = None
+    max_num_seqs: Count | None = None
+    max_batched_tokens: Count | None = None
+    tensor_parallel: Count | None = None
+    pipeline_parallel: Count | None = None
+    data_parallel: Count | None = None
+    expert_parallel: bool | None = None
+    gpu_memory_share: OpenShare | None = None
+    prefix_caching: bool | None = None
+    eager: bool | None = None
+    trust_remote_code: bool | None = None
+    max_context_pages: Count | None = None
+    args: dict[Word, Any] = Field(default_factory=dict)
+    env: dict[Word, str] = Field(default_factory=dict)
+    ready_timeout_s: DurationS = Field(default=1800.0, alias="ready_timeout")
+
+
+class WorkloadSection(Settings):
+    """What is sent; see `benchx.serving.workloads.base.WorkloadSettings`.
+
+    Attributes:
+        requests_per_stream: Requests for each concurrent stream, in the place of `requests`, so
+            that every point of a sweep over concurrencies runs about equally long.
+        path: File with the data; relative to the folder in which benchx is run.
+    """
+
+    dataset: Annotated[Word, Field(description="the name of a data set (`dataset: random`)")]
+    requests: Count | None = None
+    requests_per_stream: Count | None = None
+    input_len: Lengths | None = None
+    output_len: Lengths | None = None
+    path: Word | None = None
+    prefix_len: Count | None = None
+    groups: Count | None = None
+    sessions: Count | None = None
+    turns: Lengths | None = None
+    turn_len: Lengths | None = None
+    pause_s: DurationS | None = Field(default=None, alias="pause")
+    time_scale: Positive = 1.0
+    max_input_len: Count | None = None
+    max_output_len: Count | None = None
+    exact_output: bool | None = None
+    salted: bool = True
+
+
+class LoadSection(Settings):
+    """How it is sent.
+
+    Attributes:
+        arrival: Process of an open loop (axis `request_rate`); `trace` takes the times of the
+            data set.
+        burstiness: Shape of `gamma` arrivals; 1 is Poisson, below is burstier.
+        ramp_s: Seconds in which the load grows to its full size.
+        ramp_from: Requests per second at the start of the ramp of an open loop.
+        duration_s: Seconds after which nothing new is sent; None sends all requests.
+        workers: Client processes; `auto` chooses by the number of streams.
+        warmup: Whether one unmeasured request per class of lengths comes first.
+        point_limit_s: Seconds after which a point counts as hanging.
+        spend_limit_usd: Charges (`usage.cost`) of one launch after which nothing new is sent.
+    """
+
+    arrival: Literal["poisson", "constant", "gamma", "trace"] = "poisson"
+    burstiness: Positive = 1.0
+    ramp_s: DurationS | None = Field(default=None, alias="ramp")
+    ramp_from: NotNegative = 0.0
+    duration_s: DurationS | None = Field(default=None, alias="duration")
+    workers: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = "auto"
+    warmup: bool = True
+    point_limit_s: DurationS = Field(default=7200.0, alias="point_limit")
+    spend_limit_usd: Positive | None = None
+
+
+class TimeoutSection(Settings):
+    """When a request is given up; each costs that request only.
+
+    Attributes:
+        connect_s: Until a connection stands.
+        first_byte_s: From sending to the first byte of the answer.
+        idle_s: Between two reads of an answer.
+        total_s: From sending to the end.
+    """
+
+    connect_s: DurationS = Field(default=10.0, alias="connect")
+    first_byte_s: DurationS = Field(default=600.0, alias="first_byte")
+    idle_s: DurationS = Field(default=120.0, alias="idle")
+    total_s: DurationS = Field(default=3600.0, alias="total")
+
+
+class SloSection(Settings):
+    """Limits that a good request keeps, counted from its intended start.
+
+    Attributes:
+        ttft_s: Time to first token.
+        tpot_s: Time per output token.
+        e2e_s: Time to the last token.
+    """
+
+    ttft_s: DurationS | None = Field(default=None, alias="ttft")
+    tpot_s: DurationS | None = Field(default=None, alias="tpot")
+    e2e_s: DurationS | None = Field(default=None, alias="e2e")

@@ -1,0 +1,115 @@
+"""Parts of kind serving: what they may say, and the points that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchx.core.errors import ScenarioError
+from benchx.core.point import Point
+from benchx.scenario import Scenario, ServingWords, Vocabulary, expand, load
+from benchx.scenario.serving import engine_key
+
+WORDS = Vocabulary(
+    ops={}, serving=ServingWords(engines=("vllm", "endpoint"), datasets=("random", "mooncake"))
+)
+TEXT = """\
+schema: 1
+name: s
+kind: serving
+engine: {name: vllm, model: m}
+workload: {dataset: random, input_len: 1k, output_len: 128, requests: 10}
+axes: {concurrency: [1, 4]}
+"""
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> object:
+    def build(text: str) -> tuple[Point, ...]:
+        path = tmp_path / "s.yaml"
+        path.write_text(text)
+        return expand(load(path), WORDS)
+
+    return build
+
+
+def test_points_carry_the_load_and_what_the_workload_says(points) -> None:  # noqa: ANN001
+    found = points(TEXT)
+    assert [point.params["concurrency"] for point in found] == [1, 4]
+    assert {(p.kind, p.subject, p.backend, p.params["input_len"]) for p in found} == {
+        ("serving", "random", "vllm", 1024)
+    }
+
+
+def test_lengths_can_be_swept_together(points) -> None:  # noqa: ANN001
+    text = TEXT.replace("input_len: 1k, output_len: 128, ", "") + "zip: [[input_len, output_len]]\n"
+    text = text.replace(
+        "concurrency: [1, 4]", "concurrency: 1, input_len: [1k, 8k], output_len: [1k, 128]"
+    )
+    found = [(p.params["input_len"], p.params["output_len"]) for p in points(text)]
+    assert found == [(1024, 1024), (8192, 128)]
+
+
+def test_points_of_one_engine_start_are_neighbours(points) -> None:  # noqa: ANN001
+    found = points(TEXT.replace("concurrency: [1, 4]", "concurrency: [1, 4], eager: [true, false]"))
+    keys = [engine_key(point) for point in found]
+    assert len(set(keys)) == 2
+    assert keys == sorted(keys, key=keys.index)
+
+
+def test_an_open_loop_says_its_arrivals(points) -> None:  # noqa: ANN001
+    text = TEXT.replace("concurrency: [1, 4]", "request_rate: [0.5, 2.5]")
+    found = points(text + "load: {arrival: gamma, burstiness: 0.5}\n")
+    assert [(p.params["request_rate"], p.params["arrival"]) for p in found] == [
+        (0.5, "gamma"),
+        (2.5, "gamma"),
+    ]
+
+
+def test_a_uniform_range_is_written_out(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT.replace("input_len: 1k", "input_len: {kind: uniform, low: 1, high: 2k}"))
+    part = load(path).parts[0]
+    assert part.to_json()["workload"]["input_len"] == {"kind": "uniform", "low": 1, "high": 2048}
+
+
+def test_a_part_reads_back_from_its_own_json(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT + "slo: {ttft: 2s}\ntimeouts: {idle: 5s}\nload: {duration: 1min}\n")
+    scenario = load(path)
+    assert Scenario.from_json(scenario.to_json(), source=path).parts == scenario.parts
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("name: vllm", "name: vlm"), ("s.yaml:4", "engine.name", "did you mean 'vllm'")),
+        (("dataset: random", "dataset: rnd"), ("s.yaml:5", "workload.dataset", "mooncake")),
+        (("concurrency:", "concurency:"), ("s.yaml:6", "axes.concurency", "'concurrency'")),
+        (("concurrency: [1, 4]", "eager: [true]"), ("neither concurrency nor request_rate",)),
+        (("concurrency: [1, 4]", "concurrency: [0]"), ("s.yaml:6", "at least 1")),
+        (("concurrency: [1, 4]", "concurrency: [4, 4]"), ("listed twice",)),
+        (("input_len: 1k", "input_len: 0"), ("workload.input_len", "a number of tokens")),
+        (("input_len: 1k", "input_lne: 1k"), ("s.yaml:5", "'input_len'")),
+        (("model: m", "model: m, port: 70000"), ("engine.port", "65535")),
+        (("model: m", "model: m, ready_timeout: 30"), ("engine.ready_timeout", "with its unit")),
+        (("engine: {name: vllm, model: m}\n", ""), ("engine", "missing")),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(
+    change: tuple[str, str],
+    words: tuple[str, ...],
+    points,  # noqa: ANN001
+) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        points(TEXT.replace(*change))
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001
+    text = TEXT.replace("requests: 10", "requests_per_stream: 10")
+    assert len(points(text)) == 2
+    with pytest.raises(ScenarioError, match="no axis concurrency"):
+        points(text.replace("concurrency: [1, 4]", "request_rate: [1.0]"))
