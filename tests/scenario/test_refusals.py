@@ -35,7 +35,8 @@ CHANGES = {
     ),
     "misspelt kind": (
         ("kind: kernel", "kind: kernal"),
-        "mine.yaml:2: kind: got 'kernal'; expected one of kernel, model, serving, suite; did you mean 'kernel'?",
+        "mine.yaml:2: kind: got 'kernal'; expected one of kernel, model, serving, suite; "
+        "did you mean 'kernel'?",
     ),
     "kind that is no word": (
         ("kind: kernel", "kind: {kernel: 1}"),
