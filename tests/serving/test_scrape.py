@@ -1,0 +1,241 @@
+"""Server metrics: exact names, counters that restart, and what is not told stays unknown."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchx.serving.engines.base import EngineSettings
+from benchx.serving.prometheus import parse, total
+from benchx.serving.scrape import Reading, Scraper, Series, read_page
+from benchx.serving.server_metrics import PREFIXES, SGLANG, TRTLLM, VLLM, sources_of, wanted_names
+from benchx.serving.server_summary import ServerSummary, acceptance_mode, cache_state, summarise
+
+PAGE = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_running{engine="1",model_name="m"} 4.0
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.5
+vllm:prompt_tokens_total{engine="0"} 1e+03
+vllm:prompt_tokens_created{engine="0"} 1.7643456e+09
+vllm:prompt_tokens_by_source_total{source="local_compute"} 600
+vllm:prompt_tokens_by_source_total{source="local_cache_hit"} 300
+vllm:prompt_tokens_by_source_total{source="external_kv_transfer"} 100
+vllm:kv_offload_total_bytes_total{transfer_type="GPU_to_CPU"} 4096
+vllm:kv_offload_total_bytes_created{transfer_type="GPU_to_CPU"} 1.7643456e+09
+vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"} 1024
+vllm:request_prefill_time_seconds_bucket{le="0.3"} 1
+vllm:request_prefill_time_seconds_bucket{le="+Inf"} 4
+vllm:request_prefill_time_seconds_sum 2.0
+vllm:request_prefill_time_seconds_count 4
+vllm:spec_decode_num_drafts_total 10
+vllm:spec_decode_num_accepted_tokens_total 25
+vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 9
+vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 8
+"""
+
+
+def reading(at_ns: int, **values: float) -> Reading:
+    return Reading(at_ns=at_ns, values=values)
+
+
+def test_series_of_several_ranks_become_one_value() -> None:
+    values = read_page(PAGE, VLLM)
+    assert values["requests_running"] == 7
+    assert values["kv_usage_share"] == 0.5
+
+
+def test_a_name_is_never_matched_by_a_part_of_it() -> None:
+    values = read_page(PAGE, VLLM)
+    assert values["input_tokens"] == 1000
+    assert values["offload_out_bytes"] == 4096
+    assert values["offload_in_bytes"] == 1024
+    assert max(values.values()) < 1e6  # no `_created` time got in
+
+
+def test_labels_choose_the_source_of_prompt_tokens() -> None:
+    values = read_page(PAGE, VLLM)
+    assert values["input_computed"] == 600
+    assert values["input_from_cache"] == 300
+    assert values["input_from_outside"] == 100
+
+
+def test_what_a_page_does_not_have_is_absent() -> None:
+    assert "preemptions" not in read_page(PAGE, VLLM)
+    assert read_page(PAGE, SGLANG) == {}
+    assert read_page("", VLLM) == {}
+
+
+def test_an_older_name_counts_only_when_the_newer_one_is_absent() -> None:
+    old = "vllm:gpu_cache_usage_perc 0.9\n"
+    assert read_page(old, VLLM)["kv_usage_share"] == 0.9
+    assert read_page(old + PAGE, VLLM)["kv_usage_share"] == 0.5
+
+
+@pytest.mark.parametrize(("prefix", "sources"), PREFIXES.items())
+def test_every_map_reads_its_own_server_only(prefix: str, sources: object) -> None:
+    assert isinstance(sources, dict)
+    assert all(name.startswith(prefix) for name in wanted_names(sources))
+    assert sources_of({f"{prefix}anything"}) is sources
+    assert sources_of({"process_cpu_seconds_total"}) == {}
+
+
+def test_labels_are_unescaped_and_time_stamps_dropped() -> None:
+    line = r'm{a="x\"y\\z\n",b="{,}"} 5 1395066363000'
+    (sample,) = parse(line)
+    assert sample.labels == {"a": 'x"y\\z\n', "b": "{,}"}
+    assert sample.value == 5
+
+
+@pytest.mark.parametrize(
+    "line", ["m{a=b} 1", 'm{a="b" 1', "m one", "m", "{} 1", "m 1 2 3", "# m 1"]
+)
+def test_a_line_that_is_no_sample_is_left_out(line: str) -> None:
+    assert not list(parse(line))
+
+
+def test_special_values_are_read_and_nan_is_nothing() -> None:
+    (infinite,) = parse("m +Inf")
+    assert infinite.value == math.inf
+    assert total(list(parse("m NaN")), "sum") is None
+
+
+@given(st.text())
+def test_no_page_breaks_the_parser(text: str) -> None:
+    list(parse(text))
+
+
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=20))
+def test_a_counter_that_never_falls_grows_by_its_last_minus_its_first(steps: list[int]) -> None:
+    readings, value = [], 0
+    for at, step in enumerate(steps):
+        value += step
+        readings.append(reading(at, c=float(value)))
+    assert Series(readings=tuple(readings)).increase("c") == value - steps[0]
+
+
+def test_a_counter_that_falls_has_restarted_from_zero() -> None:
+    series = Series(readings=tuple(reading(i, c=v) for i, v in enumerate([5.0, 9.0, 2.0, 3.0])))
+    assert series.increase("c") == 4 + 2 + 1
+
+
+def test_a_labelled_counter_was_zero_before_it_appeared() -> None:
+    series = Series(readings=(reading(0, other=1.0), reading(1, other=1.0, c=4.0)))
+    assert series.increase("c") == 4
+    assert series.increase("other") == 0
+    assert series.increase("never") is None
+
+
+def test_a_window_counts_from_the_reading_before_it() -> None:
+    series = Series(readings=tuple(reading(at, c=float(at)) for at in (0, 10, 20, 30, 40)))
+    assert series.between(15, 35).increase("c") == 20
+    assert series.between(15, 35).columns()["at_ns"] == [10, 20, 30]
+
+
+def test_a_summary_relates_hits_to_all_prompt_tokens() -> None:
+    before = dict.fromkeys(read_page(PAGE, VLLM), 0.0)
+    series = Series(readings=(reading(0, **before), reading(1, **read_page(PAGE, VLLM))))
+    told = summarise(series)
+    assert told.prefix_hit_share == pytest.approx(0.3)
+    assert told.external_hit_share == pytest.approx(0.1)
+    assert told.computed_share == pytest.approx(0.6)
+    assert told.prefill_mean_s == pytest.approx(0.5)
+    assert told.acceptance_length == pytest.approx(3.5)
+    assert told.acceptance_at == pytest.approx((0.9, 0.8))
+    assert told.preemptions is None
+    assert "preemptions" not in told.to_json()
+
+
+def test_no_hit_at_all_is_zero_and_not_unknown() -> None:
+    series = Series(
+        readings=(
+            reading(0, prefix_queries=0.0, prefix_hits=0.0),
+            reading(1, prefix_queries=100.0, prefix_hits=0.0),
+        )
+    )
+    assert summarise(series).prefix_hit_share == 0.0
+    assert summarise(Series()).prefix_hit_share is None
+
+
+def test_trtllm_counts_blocks() -> None:
+    page = "trtllm_kv_cache_reused_blocks_total {}\ntrtllm_kv_cache_missed_blocks_total {}\n"
+    readings = tuple(
+        reading(at, **read_page(page.format(hit, miss), TRTLLM))
+        for at, (hit, miss) in enumerate([(10, 10), (40, 20)])
+    )
+    assert summarise(Series(readings=readings)).prefix_hit_share == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("share", "state"), [(None, None), (0.0, "cold"), (0.01, "cold"), (0.5, "mixed"), (1.0, "warm")]
+)
+def test_a_point_is_cold_warm_or_mixed_by_its_cached_share(
+    share: float | None, state: str | None
+) -> None:
+    assert cache_state(share) == state
+
+
+def test_acceptance_by_decree_is_told_from_real_acceptance() -> None:
+    told = ServerSummary(acceptance_length=3.0)
+    decreed = {"speculative-config": {"synthetic_acceptance_length": 3.0}}
+    assert acceptance_mode(EngineSettings(name="vllm", args=decreed), told) == "synthetic"  # type: ignore[arg-type]
+    assert acceptance_mode(EngineSettings(name="vllm"), told) == "real"
+    assert acceptance_mode(EngineSettings(name="vllm"), ServerSummary()) == "none"
+
+
+@pytest.fixture
+def metrics_server() -> Iterator[tuple[HTTPServer, list[str]]]:
+    pages = [PAGE]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = pages[-1].encode()
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server, pages
+        server.shutdown()
+
+
+def test_a_server_is_recognised_and_polled_until_stopped(
+    metrics_server: tuple[HTTPServer, list[str]],
+) -> None:
+    server, pages = metrics_server
+    scraper = Scraper(f"http://127.0.0.1:{server.server_port}/metrics", interval_s=0.02)
+    scraper.start()
+    pages.append(PAGE.replace("1e+03", "1500"))
+    series = scraper.stop()
+    assert scraper.sources is VLLM
+    assert len(series.readings) >= 2
+    assert series.increase("input_tokens") == 500
+    assert series.problem is None
+    times = [one.at_ns for one in series.readings]
+    assert times == sorted(times)
+
+
+def test_a_server_without_metrics_gives_no_reading_and_a_reason(
+    metrics_server: tuple[HTTPServer, list[str]],
+) -> None:
+    server, pages = metrics_server
+    pages.append("")
+    scraper = Scraper(f"http://127.0.0.1:{server.server_port}/metrics", interval_s=60)
+    scraper.start()
+    series = scraper.stop()
+    assert series.readings == ()
+    assert "HTTP 404" in str(series.problem)
+    assert summarise(series).problem == series.problem
