@@ -1,0 +1,189 @@
+"""`benchx kv`: cache sizes, KV throughput and what loading a cached prefix is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchx.cli.arguments import AsJson
+from benchx.cli.terminal import print_json
+from benchx.core.errors import UsageError
+from benchx.core.units import UnitError, parse_count, parse_share
+
+if TYPE_CHECKING:
+    from benchx.architectures import Architecture
+    from benchx.architectures.kv_report import KvReport, Machine
+    from benchx.architectures.tiers import PrefillModel, Tier
+    from benchx.cli.kv_measured import MeasuredPrefill
+
+CONTEXTS = "1k,8k,32k,128k,1M"
+
+
+def kv(
+    architecture: Annotated[
+        str, typer.Argument(metavar="ARCH", help="A shipped name, a .yaml or a config.json.")
+    ],
+    *,
+    context: Annotated[
+        str | None, typer.Option(metavar="LIST", help=f"Context lengths, such as {CONTEXTS}.")
+    ] = None,
+    hardware: Annotated[
+        str | None, typer.Option(metavar="NAME", help="From `benchx list hardware`.")
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs that share the model.")] = 1,
+    tp: Annotated[int | None, typer.Option(min=1, help="Tensor ranks; else all GPUs.")] = None,
+    dcp: Annotated[int, typer.Option(min=1, help="Ranks that split cached tokens.")] = 1,
+    ep: Annotated[int, typer.Option(min=1, help="Ranks that split the routed experts.")] = 1,
+    cache_dtype: Annotated[str, typer.Option(help="bfloat16 or fp8.")] = "bfloat16",
+    state_dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    draft_tokens: Annotated[int, typer.Option(min=0, help="Speculative tokens.")] = 0,
+    mfu: Annotated[
+        str, typer.Option(metavar="SHARE", help="Of the matrix rate that prefill reaches.")
+    ] = "100%",
+    run: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Take prefill times from this run.")
+    ] = None,
+    tiers: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Take bandwidths from a run of kv-tiers.")
+    ] = None,
+    tier: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=GB/s", help="A tier of your own.")
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how much cache an architecture leaves behind, and what loading it is worth.
+
+    Prefill times come from --run, or are bounded by the matrix rate of --hardware times --mfu.
+    """
+    from benchx.architectures import load_architecture
+    from benchx.architectures.cache import CacheFormat, Ranks
+    from benchx.architectures.kv_report import kv_report
+    from benchx.cli.kv_measured import measured_prefill
+
+    arch = load_architecture(architecture)
+    measured = measured_prefill(run, arch.name) if run else None
+    arch = measured.arch if measured else arch
+    machine, rate = _machine(hardware, gpus)
+    report = kv_report(
+        arch,
+        contexts=_contexts(context, arch, measured),
+        form=CacheFormat(
+            cache_dtype=cache_dtype, state_dtype=state_dtype, draft_tokens=draft_tokens
+        ),
+        ranks=Ranks(tensor=tp or gpus, context=dcp, expert=ep),
+        machine=machine,
+        prefill=measured.model if measured else _bound(arch, machine, rate, mfu),
+        tiers=_tiers(tiers, tier or ()),
+    )
+    if as_json:
+        print_json(_plain(report, measured))
+    else:
+        from benchx.cli.kv_text import print_report
+
+        print_report(report, measured)
+    if chart is not None:
+        from benchx.reporting.chart_kv import draw_kv
+
+        print(draw_kv(report, measured.seconds if measured else {}, chart))
+
+
+def _contexts(
+    text: str | None, arch: Architecture, measured: MeasuredPrefill | None
+) -> tuple[int, ...]:
+    """As asked; else those that were measured, or the usual ones that the model can hold.
+
+    Raises:
+        UsageError: A length that is no number, or beyond what the model is made for.
+    """
+    if text is None:
+        known = (
+            tuple(sorted(measured.seconds))
+            if measured
+            else tuple(parse_count(word) for word in CONTEXTS.split(","))
+        )
+        return tuple(length for length in known if length <= arch.max_context)
+    try:
+        lengths = tuple(parse_count(word.strip()) for word in text.split(","))
+    except UnitError as error:
+        raise UsageError(f"--context: {error}") from error
+    for length in lengths:
+        if not 1 <= length <= arch.max_context:
+            raise UsageError(
+                f"--context {length}: {arch.name} is made for 1 to {arch.max_context} tokens"
+            )
+    return lengths
+
+
+def _machine(name: str | None, gpus: int) -> tuple[Machine | None, float | None]:
+    """The machine and the bf16 matrix rate of one of its GPUs; None where none was named."""
+    if name is None:
+        return None, None
+    from benchx.architectures.kv_report import Machine
+    from benchx.economics.catalogue import hardware_named
+
+    found = hardware_named(name)
+    machine = Machine(name=found.title, memory_bytes=found.memory_gb * 1e9, gpus=gpus)
+    return machine, found.bf16_tflop_s
+
+
+def _bound(
+    arch: Architecture, machine: Machine | None, tflop_s: float | None, mfu: str
+) -> PrefillModel | None:
+    from benchx.architectures.kv_report import bounded_prefill
+
+    try:
+        share = parse_share(mfu)
+    except UnitError as error:
+        raise UsageError(f"--mfu: {error}") from error
+    if share == 0:
+        raise UsageError("--mfu: got 0; expected a share above 0, such as 40%")
+    if machine is None or tflop_s is None:
+        return None
+    told = f"{share:.0%} of the bf16 rate of {machine.gpus} x {machine.name}"
+    return bounded_prefill(arch, tflop_s=tflop_s, gpus=machine.gpus, share=share, source=told)
+
+
+def _tiers(run: Path | None, own: Sequence[str]) -> tuple[Tier, ...]:
+    """Measured ones, else assumed ones; the user's own come on top."""
+    from benchx.architectures.kv_report import ASSUMED_TIERS
+    from benchx.architectures.tiers import Tier
+    from benchx.cli.kv_measured import measured_tiers
+
+    found = list(measured_tiers(run) if run else ASSUMED_TIERS)
+    for text in own:
+        name, _, rate = text.partition("=")
+        try:
+            bandwidth = float(rate)
+        except ValueError:
+            bandwidth = 0.0
+        if not name or not 0 < bandwidth < 1e9:
+            raise UsageError(f"--tier {text}: expected NAME=GB/s, such as nvme=12")
+        found.append(Tier(name=name, bandwidth_gb_s=bandwidth, source="given by the user"))
+    return tuple(found)
+
+
+def _plain(report: KvReport, measured: MeasuredPrefill | None) -> dict[str, Any]:
+    """JSON: figures in the units that the keys name."""
+    exponent = measured.exponent if measured else None
+    return {
+        "architecture": report.arch.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "format": asdict(report.form),
+        "ranks": asdict(report.ranks),
+        "machine": asdict(report.machine) if report.machine else None,
+        "prefill": asdict(report.prefill) if report.prefill else None,
+        "prefill_exponent": asdict(exponent) if exponent else None,
+        "cache_bytes_per_token": report.per_token_bytes,
+        "state_bytes": report.state_bytes,
+        "state_in_tokens": report.state_in_tokens,
+        "weight_bytes": report.weight_bytes,
+        "rank_weight_bytes": report.rank_weight_bytes,
+        "contexts": [asdict(row) | {"total_bytes": row.total_bytes} for row in report.contexts],
+        "tiers": [asdict(row) for row in report.tiers],
+    }

@@ -1,0 +1,108 @@
+"""What `benchx kv` takes from run folders: prefill times of a model, bandwidths of tiers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchx.core.axes import parse_lengths
+from benchx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchx.architectures import Architecture
+    from benchx.architectures.fit import Exponent
+    from benchx.architectures.tiers import PrefillModel, Tier
+
+_VARIANT = ("layers", "pattern", "shrink")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredPrefill:
+    """Prefills of one sequence without a prefix.
+
+    Attributes:
+        arch: The variant that was measured: its bytes belong to its times.
+        slice_of: Layers of the whole model when only some were measured, else None.
+        seconds: Tokens -> median time.
+        model: A curve through them.
+        exponent: Of growth over the measured lengths; None for a single one.
+    """
+
+    arch: Architecture
+    slice_of: int | None
+    seconds: dict[int, float]
+    model: PrefillModel
+    exponent: Exponent | None
+
+
+def measured_prefill(path: Path, name: str) -> MeasuredPrefill:
+    """Prefill times of an architecture, the fastest backend of each length.
+
+    Raises:
+        UsageError: The run holds none, or of several variants of the model.
+    """
+    from benchx.architectures import load_architecture
+    from benchx.architectures.fit import fitted_exponent, fitted_prefill
+    from benchx.architectures.variants import variant
+
+    found = [row for row in _rows(path) if _is_prefill(row, name)]
+    if not found:
+        raise UsageError(f"{path}: no prefill of {name} without a prefix was measured")
+    variants = {tuple(row[key] for key in _VARIANT) for row in found}
+    if len(variants) > 1:
+        raise UsageError(
+            f"{path}: holds {len(variants)} variants of {name} (layers, pattern, shrink)"
+        )
+    layers, pattern, shrink = variants.pop()
+    whole = load_architecture(name)
+    seconds: dict[int, float] = {}
+    for row in found:
+        tokens, took = parse_lengths(row["seqlens"])[0], row["device_time_ms_p50"] / 1e3
+        seconds[tokens] = min(took, seconds.get(tokens, took))
+    return MeasuredPrefill(
+        arch=variant(whole, layers=int(layers), pattern=str(pattern), shrink=int(shrink)),
+        slice_of=whole.layers if int(layers) not in (0, whole.layers) else None,
+        seconds=dict(sorted(seconds.items())),
+        model=fitted_prefill(seconds, source=f"measured, {path.name}"),
+        exponent=fitted_exponent(seconds),
+    )
+
+
+def measured_tiers(path: Path) -> tuple[Tier, ...]:
+    """Towards the device, the best bandwidth that any block size reached, a tier a route.
+
+    Raises:
+        UsageError: The run holds none.
+    """
+    from benchx.architectures.tiers import Tier
+
+    best: dict[str, dict[str, Any]] = {}
+    for row in _rows(path):
+        if row.get("op") != "kv_copy" or row.get("outcome") != "ok" or not row.get("loads"):
+            continue
+        route = str(row["route"])
+        if route not in best or row["bandwidth_gb_s"] > best[route]["bandwidth_gb_s"]:
+            best[route] = row
+    if not best:
+        raise UsageError(f"{path}: no copy towards a device was measured")
+    return tuple(
+        Tier(name=route, bandwidth_gb_s=row["bandwidth_gb_s"], source=f"measured, {path.name}")
+        for route, row in best.items()
+    )
+
+
+def _is_prefill(row: dict[str, Any], name: str) -> bool:
+    return (
+        row.get("op") == name
+        and row.get("phase") == "prefill"
+        and row.get("outcome") == "ok"
+        and not row.get("prefix")
+        and len(parse_lengths(row["seqlens"])) == 1
+    )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    from benchx.runner.aggregate import load_run
+
+    return [dict(row) for row in load_run(path).rows]

@@ -1,0 +1,117 @@
+"""The tables of `benchx kv`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchx.cli.terminal import print_rows, stdout
+from benchx.core.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from benchx.architectures.kv_report import ContextRow, KvReport, TierRow
+    from benchx.cli.kv_measured import MeasuredPrefill
+
+
+def print_report(report: KvReport, measured: MeasuredPrefill | None) -> None:
+    """Facts, a row per context, a row per tier, and where the figures come from."""
+    console = stdout()
+    for line in _facts(report, measured):
+        console.print(line)
+    console.print()
+    print_rows(console, [_context(row, report) for row in report.contexts])
+    console.print()
+    print_rows(console, [_tier(row, report) for row in report.tiers])
+    for line in _notes(report):
+        console.print(line)
+
+
+def _facts(report: KvReport, measured: MeasuredPrefill | None) -> list[str]:
+    from benchx.architectures.parameters import parameters
+
+    arch, counted = report.arch, parameters(report.arch)
+    counts = {kind: arch.kinds.count(kind) for kind in dict.fromkeys(arch.kinds)}
+    kinds = ", ".join(f"{count} {kind.upper()}" for kind, count in counts.items())
+    whole = measured.slice_of if measured is not None else None
+    cut = f" (a slice: {arch.layers} of {whole} layers)" if whole is not None else ""
+    lines = [
+        f"{arch.title}: {arch.layers} layers, {kinds}{cut}",
+        f"parameters {_billions(counted.total)}, active {_billions(counted.active)}; published "
+        f"weights {format_bytes(report.weight_bytes)}, "
+        f"{format_bytes(report.rank_weight_bytes)} on each of {report.ranks.tensor} ranks",
+        f"a token leaves {report.per_token_bytes:,} B ({report.form.cache_dtype}), a sequence "
+        f"{format_bytes(report.state_bytes)} of state ({report.form.state_dtype})"
+        + (f", as much as {report.state_in_tokens:,} tokens" if report.state_in_tokens else ""),
+    ]
+    if measured is not None and measured.exponent is not None:
+        lines.append(_exponent(measured))
+    return lines
+
+
+def _exponent(measured: MeasuredPrefill) -> str:
+    found, lengths = measured.exponent, [format_count(tokens) for tokens in measured.seconds]
+    assert found is not None
+    text = f"prefill time grows as tokens^{found.value:.2f} from {lengths[0]} to {lengths[-1]}"
+    if found.low is None or found.high is None:
+        return f"{text} (two lengths: no interval)"
+    return f"{text} (95 % interval {found.low:.2f} to {found.high:.2f})"
+
+
+def _context(row: ContextRow, report: KvReport) -> dict[str, Any]:
+    cells: dict[str, Any] = {
+        "context": format_count(row.context),
+        "cache": format_bytes(row.cache_bytes),
+        "with state": format_bytes(row.total_bytes),
+        "prefill": format_seconds(row.prefill_s) if row.prefill_s else "-",
+        "KV GB/s": _three(row.kv_throughput_gb_s),
+        "Gbit/s": _three(8 * row.kv_throughput_gb_s if row.kv_throughput_gb_s else None),
+    }
+    cells |= {f"load {name}": format_seconds(seconds) for name, seconds in row.load_s.items()}
+    if report.machine is not None:
+        cells["sequences"] = row.sequences
+    return cells
+
+
+def _tier(row: TierRow, report: KvReport) -> dict[str, Any]:
+    first, interval = row.loading_wins_from, row.checkpoint_interval
+    known = report.prefill is not None
+    within = first is not None and first <= report.arch.max_context
+    cells: dict[str, Any] = {
+        "tier": row.tier.name,
+        "GB/s": _three(row.tier.bandwidth_gb_s),
+        "loading wins from": (f"{first:,} tokens" if within else "never") if known else "-",
+    }
+    if report.state_bytes:
+        cells["checkpoint every"] = f"{interval:,} tokens" if interval is not None else "-"
+        most = report.arch.max_context // interval if interval else None
+        cells["in a full context"] = f"{most:,}" if most is not None else "-"
+    return cells | {"source": row.tier.source}
+
+
+def _notes(report: KvReport) -> list[str]:
+    arch, notes = report.arch, []
+    if report.prefill is None:
+        notes.append("prefill times: unknown; name a machine (--hardware) or a run (--run)")
+    else:
+        notes.append(f"prefill times: {report.prefill.source}")
+    notes.append("KV GB/s: bytes left behind / prefill time; a faster tier beats computing")
+    if report.machine is not None and report.contexts and not report.contexts[0].sequences:
+        notes.append(
+            f"the weights of a rank ({format_bytes(report.rank_weight_bytes)}) leave no room for "
+            f"a sequence in {format_bytes(report.machine.memory_bytes)}; see --gpus, --tp, --ep"
+        )
+    if report.state_bytes and report.prefill is not None:
+        notes.append("checkpoint every: tokens that a state must save to be worth loading")
+    notes.append(f"architecture: {'; '.join(arch.sources)}")
+    if arch.unconfirmed:
+        notes.append(f"unconfirmed: {', '.join(arch.unconfirmed)}")
+    if arch.omitted:
+        notes.append(f"left out: {', '.join(arch.omitted)}")
+    return notes
+
+
+def _billions(count: int) -> str:
+    return f"{count / 1e12:.2f}T" if count >= 1e12 else f"{count / 1e9:.1f}B"
+
+
+def _three(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -1,0 +1,115 @@
+"""KV throughput against context, and the tiers that are faster than computing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchx.core.errors import UsageError
+from benchx.core.units import format_count
+from benchx.reporting.chart_canvas import EndLabel, Frame, label_ends, new_figure, themed
+from benchx.reporting.chart_scales import label_log_axis
+from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, styles_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from benchx.architectures.kv_report import KvReport
+
+_HEIGHT_IN = 3.0
+_POINTS = 60
+"""Of the curve, evenly on the logarithm of the context."""
+
+
+def draw_kv(report: KvReport, seconds: Mapping[int, float], path: Path) -> Path:
+    """Write the chart; returns its path.
+
+    Args:
+        report: What is drawn; needs a prefill time.
+        seconds: Measured prefills, drawn as points: tokens -> seconds.
+        path: Ends in .png or .svg.
+
+    Raises:
+        UsageError: Another ending, or no prefill time to draw.
+    """
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"can't draw {path.name}; expected a name ending in .png or .svg")
+    if report.prefill is None or len(report.contexts) < 2:
+        raise UsageError(
+            "a chart needs prefill times of two contexts",
+            hint="name a machine (--hardware) or a run (--run)",
+        )
+    with themed():
+        figure = new_figure(_frame(report), _HEIGHT_IN)
+        axes = figure.add_subplot()
+        labels = [_curve(axes, report, seconds), *_tiers(axes, report)]
+        _scales(axes, report)
+        label_ends(axes, labels, height_in=_HEIGHT_IN * 0.8)
+        figure.savefig(path)
+    return path
+
+
+def _frame(report: KvReport) -> Frame:
+    assert report.prefill is not None
+    return Frame(
+        title=f"{report.arch.title}: from which tier is loading a prefix faster than computing it?",
+        notes=(
+            "A tier above the curve loads a prefix of that length faster than it is computed. "
+            f"Curve: bytes left behind / prefill time; prefill: {report.prefill.source}.",
+            f"Cache {report.form.cache_dtype}, state {report.form.state_dtype}; tiers: "
+            + "; ".join(dict.fromkeys(row.tier.source for row in report.tiers))
+            + ".",
+        ),
+        source="; ".join(report.arch.sources),
+    )
+
+
+def _curve(axes: Axes, report: KvReport, seconds: Mapping[int, float]) -> EndLabel:
+    """The curve, and the measured points on it."""
+    assert report.prefill is not None
+    style = styles_for(["prefill"])["prefill"]
+    first, last = report.contexts[0].context, report.contexts[-1].context
+    steps = [first * (last / first) ** (i / (_POINTS - 1)) for i in range(_POINTS)]
+    rates = [_rate(report, round(step), report.prefill.seconds(round(step))) for step in steps]
+    axes.plot(steps, rates, color=style.colour, zorder=3)
+    tokens = [length for length in seconds if first <= length <= last] or [
+        row.context for row in report.contexts
+    ]
+    heights = [
+        _rate(report, length, seconds.get(length, report.prefill.seconds(length)))
+        for length in tokens
+    ]
+    axes.plot(
+        tokens, heights, linestyle="none", marker=style.marker, color=style.colour,
+        markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH, zorder=4, clip_on=False,
+    )  # fmt: skip
+    return EndLabel("KV throughput", last, rates[-1], style.colour)
+
+
+def _rate(report: KvReport, tokens: int, seconds: float) -> float:
+    return (tokens * report.per_token_bytes + report.state_bytes) / seconds / 1e9
+
+
+def _tiers(axes: Axes, report: KvReport) -> list[EndLabel]:
+    last = report.contexts[-1].context
+    labels = []
+    for row in report.tiers:
+        height = row.tier.bandwidth_gb_s
+        axes.axhline(height, color=FAINT, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+        labels.append(EndLabel(f"{row.tier.name} {height:.3g}", last, height, FAINT))
+    return labels
+
+
+def _scales(axes: Axes, report: KvReport) -> None:
+    from matplotlib.ticker import NullLocator
+
+    contexts = [row.context for row in report.contexts]
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(contexts, [format_count(context) for context in contexts])
+    axes.xaxis.set_minor_locator(NullLocator())
+    label_log_axis(axes.yaxis)
+    axes.set_xlim(contexts[0], contexts[-1])
+    axes.set_xlabel("context, tokens")
+    axes.set_ylabel("GB/s")
