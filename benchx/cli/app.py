@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchx import __version__
-from benchx.cli import calibrate, doctor, plan, report, run
+from benchx.cli import calibrate, doctor, kv, plan, probe, report, run
 from benchx.cli import list as list_
 from benchx.cli.terminal import complain
 from benchx.core.errors import BenchxError, ExitCode
@@ -33,6 +33,8 @@ for verb, function in (
     ("doctor", doctor.doctor),
     ("report", report.report),
     ("calibrate", calibrate.calibrate),
+    ("probe", probe.probe),
+    ("kv", kv.kv),
 ):
     app.command(verb)(function)
 

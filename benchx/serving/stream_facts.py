@@ -52,7 +52,7 @@ class StreamFacts:
     comments: int = 0
     named_events: tuple[str, ...] = ()
     error: str | None = None
-    _usages: int = field(default=0, repr=False)
+    _usages_beside_choices: int = field(default=0, repr=False)
 
     @property
     def completion_tokens(self) -> int | None:
@@ -93,7 +93,7 @@ def facts_of(answer: Exchange) -> StreamFacts:
         _add_event(facts, name, data)
     if answer.error and facts.error is None:
         facts.error = answer.error
-    if facts.usage_at == "last_choice" and facts._usages > 1:
+    if facts._usages_beside_choices > 1:
         facts.usage_at = "every_chunk"
     return facts
 
@@ -136,7 +136,7 @@ def _add_event(facts: StreamFacts, name: str, data: bytes) -> None:
 
 def _add_usage(facts: StreamFacts, usage: Mapping[str, Any], place: str) -> None:
     facts.usage, facts.usage_at = usage, place
-    facts._usages += 1
+    facts._usages_beside_choices += place == "last_choice"
 
 
 def _add_choice(facts: StreamFacts, choice: Mapping[str, Any]) -> None:

@@ -1,0 +1,81 @@
+"""`benchx probe`: how a server behaves, and which fields a scenario should use for it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchx.cli.arguments import AsJson
+from benchx.cli.terminal import print_json, print_rows, stderr, stdout
+from benchx.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchx.serving.request import Endpoint
+
+
+def probe(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Of the server, up to and including /v1.")
+    ],
+    *,
+    model: Annotated[
+        str | None, typer.Option("--model", help="As the server names it (default: its only one).")
+    ] = None,
+    api: Annotated[
+        str, typer.Option("--api", help="completions, chat, or auto: the first that works.")
+    ] = "auto",
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", help="Environment variable that holds the key.")
+    ] = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="For each of a dozen requests.")
+    ] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a server a dozen small questions: streaming, usage, token ids, caching, exact lengths.
+
+    Prints its habits and the `engine` fields that a scenario should use for it.
+    """
+    from benchx.serving.probe import ask_all
+    from benchx.serving.probe_findings import report
+
+    endpoint = _endpoint(url, model, api, api_key_env, timeout_s)
+    answers = ask_all(
+        endpoint, timeout_s=timeout_s, on_question=lambda name: stderr().print(f"asking: {name}")
+    )
+    found = report(answers)
+    if as_json:
+        print_json(asdict(found))
+        return
+    rows = [
+        {"finding": one.name, "value": one.value, "what follows": one.note}
+        for one in found.findings
+    ]
+    print_rows(stdout(), rows)
+    lines = [f"  {name}: {value}" for name, value in found.engine.items()]
+    stdout().print("\n".join(["engine:", *lines]), soft_wrap=True)
+
+
+def _endpoint(
+    url: str, model: str | None, api: str, api_key_env: str | None, timeout_s: float
+) -> Endpoint:
+    from benchx.serving.probe import api_of, choose_api, models
+    from benchx.serving.request import Endpoint
+
+    if api not in ("completions", "chat", "auto"):
+        raise UsageError(f"--api: got {api!r}; expected completions, chat or auto")
+    asked = api_of(api)
+    endpoint = Endpoint(
+        base_url=url.rstrip("/"), api=asked or "completions", model="", api_key_env=api_key_env
+    )
+    endpoint.secret_headers()  # a missing key is said before anything is sent
+    if model is None:
+        listed = models(endpoint)
+        if len(listed) != 1:
+            known = f"it lists {', '.join(listed[:5])}" if listed else "it lists none"
+            raise UsageError(f"which model of {url}? {known}", hint="--model NAME")
+        model = listed[0]
+    endpoint = replace(endpoint, model=model)
+    return endpoint if asked else choose_api(endpoint, timeout_s=timeout_s)
