@@ -7,7 +7,7 @@ import json
 import math
 import os
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from benchx.core.device import Device
 from benchx.measure.cache import ColdCache
 from benchx.measure.control import WorkSize, copy_call, product_call
 from benchx.measure.environment import driver_version
-from benchx.measure.timers import make_timer
+from benchx.measure.timers import Timer, make_timer
 from benchx.measure.warmup import warm_up
 from benchx.stats.summary import median
 
@@ -30,13 +30,13 @@ CPU_CEILING = WorkSize(_GIB // 16, 1024, "float32")
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The two roofs of a roofline, medians of cold calls.
+    """The two roofs of a roofline: the best medians of cold calls that this device has shown.
 
     Attributes:
         copy_gb_s: Bytes read plus bytes written per second of a large copy, in GB/s (10^9).
         matmul_tflop_s: 2 n^3 / time of a large square product, in TFLOP/s.
         matmul_dtype: Its dtype.
-        measured_at: UTC, ISO 8601.
+        measured_at: UTC, ISO 8601; of the last measurement that raised one of them.
         device_name: Device that was measured.
     """
 
@@ -47,31 +47,46 @@ class Ceilings:
     device_name: str
 
 
-def ceilings(device: Device, cache_dir: Path | None = None) -> Ceilings:
-    """Ceilings of `device`, from the user's cache or measured now (seconds).
+def ceilings(device: Device, cache_dir: Path | None = None, *, again: bool = False) -> Ceilings:
+    """Ceilings of `device`, from the user's cache or measured now (a second).
 
     The file's name carries device, driver, torch and, on a CPU, the number of threads: a change
     of any is measured anew. A file that can't be used is measured anew too; a folder that can't
-    be written to costs only the time.
+    be written to costs only the time. Deleting the file forgets what was measured.
 
     Args:
         device: What to measure.
         cache_dir: Folder; default `$BENCHX_CACHE_DIR`, else `$XDG_CACHE_HOME/benchx`, else
             `~/.cache/benchx`.
+        again: Measure in any case. What is higher than before replaces it: a first measurement
+            on a busy machine must not stay for good, nor a later one lower a roof.
     """
     path = (cache_dir or user_cache_dir()) / f"ceilings-{device_key(device)}.json"
     known = _read(path)
-    if known is None:
-        known = measure_ceilings(device, GPU_CEILING if device.is_gpu else CPU_CEILING)
-        _write(path, known)
-    return known
+    if known is not None and not again:
+        return known
+    found = measure_ceilings(device, GPU_CEILING if device.is_gpu else CPU_CEILING)
+    best = found if known is None else higher_of(known, found)
+    if best != known:
+        _write(path, best)
+    return best
+
+
+def higher_of(known: Ceilings, found: Ceilings) -> Ceilings:
+    """Each roof at its higher value; `known` itself where `found` raises neither."""
+    copy_gb_s = max(known.copy_gb_s, found.copy_gb_s)
+    matmul_tflop_s = max(known.matmul_tflop_s, found.matmul_tflop_s)
+    if (copy_gb_s, matmul_tflop_s) == (known.copy_gb_s, known.matmul_tflop_s):
+        return known
+    return replace(found, copy_gb_s=copy_gb_s, matmul_tflop_s=matmul_tflop_s)
 
 
 def measure_ceilings(device: Device, size: WorkSize) -> Ceilings:
     """Measure now; the copy is sized down to an eighth of the device's memory if need be."""
     copy_bytes = min(size.copy_bytes, device.memory_bytes // 8)
-    copy_ms = _median_ms(device, copy_call(device, copy_bytes))
-    product_ms = _median_ms(device, product_call(device, size.matrix, size.dtype))
+    timer = make_timer("auto", device, ColdCache(device))
+    copy_ms = _median_ms(device, timer, copy_call(device, copy_bytes))
+    product_ms = _median_ms(device, timer, product_call(device, size.matrix, size.dtype))
     if device.is_gpu:
         import torch
 
@@ -85,9 +100,8 @@ def measure_ceilings(device: Device, size: WorkSize) -> Ceilings:
     )
 
 
-def _median_ms(device: Device, call: PreparedCall) -> float:
+def _median_ms(device: Device, timer: Timer, call: PreparedCall) -> float:
     samples = 30 if device.is_gpu else 5
-    timer = make_timer("auto", device, ColdCache(device))
     warm_up(call, device, max_time_s=1.0 if device.is_gpu else 0.1)
     return median(timer.sample([call], samples).device_time_ms)
 

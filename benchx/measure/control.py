@@ -45,19 +45,20 @@ class ControlTimes:
 class ControlKernel:
     """A copy and a matrix product of fixed size on `device`.
 
-    GPU: 256 MiB and bf16 2048^3. CPU: 32 MiB and fp32 256^3.
+    GPU: 256 MiB and bf16 2048^3, with flushes that keep the host ahead. CPU: 32 MiB and fp32
+    256^3, without: it need not be cold to be the same each time, and a flush takes longer.
     """
 
     def __init__(self, device: Device) -> None:
         size = GPU_CONTROL if device.is_gpu else CPU_CONTROL
         self._copy = copy_call(device, size.copy_bytes)
         self._product = product_call(device, size.matrix, size.dtype)
-        self._timer = make_timer("auto", device, ColdCache(device))
+        self._timer = make_timer("auto", device, ColdCache(device) if device.is_gpu else None)
         for call in (self._copy, self._product):
             self._timer.sample([call], 3)
 
     def times_ms(self) -> ControlTimes:
-        """Medians of 15 cold calls of each."""
+        """Medians of 15 samples of each."""
         copy, product = (
             median(self._timer.sample([call], _SAMPLES).device_time_ms)
             for call in (self._copy, self._product)

@@ -10,7 +10,14 @@ import pytest
 
 from benchx.core.device import Device
 from benchx.measure import ceilings as module
-from benchx.measure.ceilings import Ceilings, ceilings, device_key, measure_ceilings, user_cache_dir
+from benchx.measure.ceilings import (
+    Ceilings,
+    ceilings,
+    device_key,
+    higher_of,
+    measure_ceilings,
+    user_cache_dir,
+)
 from benchx.measure.control import WorkSize
 
 FOUND = Ceilings(
@@ -41,6 +48,32 @@ def test_a_second_look_comes_from_the_cache(
     assert ceilings(cpu, tmp_path) == ceilings(cpu, tmp_path) == FOUND
     assert len(measured) == 1
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"), [((9.0, 0.2), (10.0, 0.2)), ((11.0, 0.2), (11.0, 0.2))]
+)
+def test_measuring_again_raises_each_roof_and_lowers_none(
+    measured: list[Device],
+    cpu: Device,
+    tmp_path: Path,
+    known: tuple[float, float],
+    expected: tuple[float, float],
+) -> None:
+    ceilings(cpu, tmp_path)
+    path = next(tmp_path.iterdir())
+    old = {"copy_gb_s": known[0], "matmul_tflop_s": known[1]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | old))
+    found = ceilings(cpu, tmp_path, again=True)
+    assert (found.copy_gb_s, found.matmul_tflop_s) == expected
+    assert ceilings(cpu, tmp_path) == found
+    assert len(measured) == 2
+
+
+def test_the_date_of_ceilings_is_that_of_the_last_rise() -> None:
+    later = replace(FOUND, measured_at="2026-02-02T00:00:00+00:00")
+    assert higher_of(FOUND, replace(later, copy_gb_s=1.0)) is FOUND
+    assert higher_of(FOUND, replace(later, copy_gb_s=11.0)).measured_at == later.measured_at
 
 
 @pytest.mark.parametrize(
@@ -89,7 +122,7 @@ def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_rates_follow_from_bytes_both_ways_and_two_flops_per_product(
     monkeypatch: pytest.MonkeyPatch, cpu: Device
 ) -> None:
-    monkeypatch.setattr(module, "_median_ms", lambda device, call: 2.0)
+    monkeypatch.setattr(module, "_median_ms", lambda device, timer, call: 2.0)
     found = measure_ceilings(cpu, WorkSize(2**20, 64, "float32"))
     assert found.copy_gb_s == pytest.approx(2 * 2**20 / 2e-3 / 1e9)
     assert found.matmul_tflop_s == pytest.approx(2 * 64**3 / 2e-3 / 1e12)

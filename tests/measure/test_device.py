@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchx.core.device import Device
 from benchx.core.errors import UsageError
@@ -60,11 +63,25 @@ def test_the_infinity_cache_of_an_amd_gpu_is_found_and_the_cpu_s_is_not(tmp_path
     assert devices.kfd_cache_bytes(tmp_path / "absent") == 0
 
 
-def test_flush_changes_every_word_of_its_buffer(cpu: Device) -> None:
-    cache = ColdCache(cpu)
-    cache.flush()
-    cache.flush()
-    assert bool((cache._buffer == 2).all())
+def test_no_page_of_the_flushed_buffer_is_the_kernel_s_page_of_zeros(cpu: Device) -> None:
+    assert bool(ColdCache(cpu)._buffer.all())
+
+
+def test_reading_a_small_buffer_after_a_flush_is_slower() -> None:
+    cache = ColdCache(devices.list_devices()[-1])
+    buffer = torch.ones(2**20 // 4)
+
+    def read_ms(before: Callable[[], object]) -> float:
+        before()
+        start_ns = time.perf_counter_ns()
+        buffer.sum()
+        return (time.perf_counter_ns() - start_ns) / 1e6
+
+    # The quickest of many: other work on the machine slows single ones down.
+    warm_ms, cold_ms = (
+        min(read_ms(before) for _ in range(40)) for before in (buffer.sum, cache.flush)
+    )
+    assert cold_ms > 1.2 * warm_ms
 
 
 def test_rotation_touches_four_times_the_l2(gpu_like: Device) -> None:
