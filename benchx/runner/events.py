@@ -50,6 +50,13 @@ class Control:
 
 
 @dataclass(frozen=True)
+class Ceilings:
+    """The device's ceilings were measured again; `Ready.ceilings` no longer hold."""
+
+    ceilings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Ended:
     """The worker leaves by itself.
 
@@ -60,7 +67,7 @@ class Ended:
     reason: str
 
 
-Event = Ready | Phase | Recorded | Control | Ended
+Event = Ready | Phase | Recorded | Control | Ceilings | Ended
 
 
 def encode(event: Event) -> bytes:
@@ -78,9 +85,10 @@ def decode(line: bytes) -> Event:
             return Recorded(LaunchRecord.from_json(body))
         if kind == "phase":
             return Phase(**(body | {"points": tuple(body["points"])}))
-        plain: dict[str, type[Ready | Control | Ended]] = {
+        plain: dict[str, type[Ready | Control | Ceilings | Ended]] = {
             "ready": Ready,
             "control": Control,
+            "ceilings": Ceilings,
             "ended": Ended,
         }
         return plain[kind](**body)

@@ -10,7 +10,7 @@ from benchx.core.call import OutputSpec, Reference
 from benchx.core.device import Device
 from benchx.core.point import Point
 from benchx.core.record import Work
-from benchx.measure.cache import ColdCache, rotation_copies
+from benchx.measure.cache import rotation_copies
 from benchx.measure.timers import Timer, make_timer
 from benchx.ops.base import Inputs
 from benchx.runner.kernel_settings import KernelSettings
@@ -66,7 +66,7 @@ def make_bench(
     session.phase("computing the reference", points, limit_s)
     probe = subject.probe(inputs)
     reference = operator.reference(probe)
-    cache = ColdCache(device) if settings.cache == "cold" else None
+    cache = session.cold_cache if settings.cache == "cold" else None
     timer = make_timer(settings.timer, device, cache, copy_bytes=inputs.nbytes())
     return Bench(
         settings=settings,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
+from benchx.measure.interleave import Measured
 from benchx.measure.telemetry import telemetry_notes
 from benchx.ops.base import Unavailable
 from benchx.runner.faults import Guard, poison_of
@@ -16,7 +17,7 @@ from benchx.runner.kernel_bench import Bench, make_bench, release_memory
 from benchx.runner.kernel_settings import KernelSettings
 from benchx.runner.kernel_setup import Failed, Ready, set_up
 from benchx.runner.kernel_timing import Turns, time_in_turns
-from benchx.runner.kernel_values import kernel_values, timing_of
+from benchx.runner.kernel_values import above_roofline, kernel_values, timing_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
 from benchx.runner.subject import Subject, kernel_subject
@@ -166,8 +167,9 @@ class _GroupRun:
             self._fail(_throttled(entry, turns))
             return
         measured = turns.measured[entry.point.point_id]
+        values = self._values(entry, measured, bench)
         details = {
-            "values": kernel_values(entry, measured, bench.work, self._session.ceilings),
+            "values": values,
             "samples": measured.samples,
             "check": entry.check,
             "work": bench.work,
@@ -175,12 +177,23 @@ class _GroupRun:
                 measured,
                 timer=bench.timer.name,
                 cache=self._settings.cache,
-                notes=(*_notes(entry, turns), *self._level.notes_of(entry.point)),
+                notes=(*_notes(entry, turns, values), *self._level.notes_of(entry.point)),
             ),
             "telemetry": turns.telemetry,
             "provenance": entry.provenance,
         }
         self._session.record(entry.point, Outcome.OK, started_at=self._started_at, details=details)
+
+    def _values(self, entry: Ready, measured: Measured, bench: Bench) -> dict[str, float]:
+        """The figures; one above the roofline makes the ceilings be measured again.
+
+        Not with a warm cache, which no copy from memory bounds.
+        """
+        values = kernel_values(entry, measured, bench.work, self._session.ceilings)
+        if self._settings.cache == "cold" and above_roofline(values):
+            self._session.doubt_ceilings(entry.point)
+            values = kernel_values(entry, measured, bench.work, self._session.ceilings)
+        return values
 
 
 def _throttled(entry: Ready, turns: Turns) -> Failed:
@@ -195,8 +208,11 @@ def _throttled(entry: Ready, turns: Turns) -> Failed:
     )
 
 
-def _notes(entry: Ready, turns: Turns) -> tuple[str, ...]:
-    notes = telemetry_notes(turns.telemetry)
-    if turns.telemetry.get("hw_throttled"):
-        notes = (*notes, "hw_throttled")
-    return notes if entry.warm_up.steady else (*notes, "unsteady_warm_up")
+def _notes(entry: Ready, turns: Turns, values: Mapping[str, float]) -> tuple[str, ...]:
+    found = (
+        (turns.telemetry.get("hw_throttled"), "throttled"),
+        (not entry.warm_up.steady, "unsteady_warm_up"),
+        (above_roofline(values), "above_roofline"),
+    )
+    notes = tuple(note for holds, note in found if holds)
+    return (*telemetry_notes(turns.telemetry), *notes)

@@ -46,6 +46,11 @@ def roofline_s(work: Work, ceilings: Mapping[str, Any]) -> float | None:
     return float(max(work.flops / (matmul_tflop_s * 1e12), work.min_bytes / (copy_gb_s * 1e9)))
 
 
+def above_roofline(values: Mapping[str, float]) -> bool:
+    """Whether a call took less time than the ceilings allow for."""
+    return values.get(metric.ROOFLINE.id, 0.0) > 1
+
+
 def _kv(work: Work, seconds: float) -> dict[str, float]:
     left_bytes = work.kv_cache_bytes + work.kv_state_bytes
     values = {

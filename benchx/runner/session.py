@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
+from benchx.measure.cache import ColdCache
+from benchx.measure.ceilings import ceilings
 from benchx.runner.drift import DriftWatch
-from benchx.runner.events import Control, Event, Phase, Recorded, encode
+from benchx.runner.events import Ceilings, Control, Event, Phase, Recorded, encode
+from benchx.runner.faults import Guard, poison_of
 from benchx.runner.spec import LaunchSpec, Settings
+
+CEILINGS_LIMIT_S = 300.0
+"""Measuring the ceilings takes a second; a busy GPU takes longer."""
 
 
 class Channel(Protocol):
@@ -49,9 +56,11 @@ class Session:
     Attributes:
         spec: What was asked for.
         device: Where it is measured.
-        ceilings: Copy bandwidth and matrix rate of that device, as measured.
+        ceilings: Copy bandwidth and matrix rate of that device, as measured until now.
         drift: The control kernel of this process.
         poisoned: Why this process can't go on (a device context that only a new one repairs).
+        recorded: Ids of the points that are done.
+        ceilings_doubted: Whether they were measured again because a point beat one.
     """
 
     spec: LaunchSpec
@@ -60,10 +69,28 @@ class Session:
     channel: Channel
     poisoned: str | None = None
     recorded: set[str] = field(default_factory=set)
+    ceilings_doubted: bool = False
     drift: DriftWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.drift = DriftWatch(self.device, lambda time_ms: self.channel.send(Control(time_ms)))
+
+    @cached_property
+    def cold_cache(self) -> ColdCache:
+        """What empties the cache before a call; one for all groups, as making it is slow."""
+        return ColdCache(self.device)
+
+    def doubt_ceilings(self, point: Point) -> None:
+        """A point beat a ceiling, so that may be too low: measure again, once per process."""
+        if self.ceilings_doubted:
+            return
+        self.ceilings_doubted = True
+        self.phase("measuring ceilings", (point,), CEILINGS_LIMIT_S)
+        with Guard() as guard:
+            self.ceilings = asdict(ceilings(self.device, again=True))
+            self.channel.send(Ceilings(self.ceilings))
+        if guard.fault is not None:
+            self.poisoned = poison_of(self.device)
 
     def settings(self, part: int) -> Settings:
         """How to measure the points of a scenario part."""

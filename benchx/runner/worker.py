@@ -18,18 +18,19 @@ from benchx.runner.lifeline import (
     read_line,
     take_stdin,
 )
-from benchx.runner.session import Channel, PipeChannel, Session
+from benchx.runner.session import CEILINGS_LIMIT_S, Channel, PipeChannel, Session
 from benchx.runner.spec import LaunchSpec
-
-CEILINGS_LIMIT_S = 300.0
-"""Measuring the ceilings takes seconds, once per machine; a busy GPU takes longer."""
 
 Opening = Callable[[LaunchSpec, Channel], Session]
 """Finds the device, tells the parent, returns the session."""
 
 
 def open_session(spec: LaunchSpec, channel: Channel) -> Session:
-    """On the first device that this process sees."""
+    """On the first device that this process sees.
+
+    The first worker of a run measures the ceilings again, which may raise them; all launches
+    then share them.
+    """
     from benchx.measure.ceilings import ceilings
     from benchx.measure.device import probe_device
     from benchx.measure.environment import snapshot
@@ -38,7 +39,7 @@ def open_session(spec: LaunchSpec, channel: Channel) -> Session:
     if not device.is_gpu:
         limit_memory(device.memory_bytes)
     channel.send(Phase(name="measuring ceilings", points=(), limit_s=CEILINGS_LIMIT_S))
-    limits = asdict(ceilings(device))
+    limits = asdict(ceilings(device, again=spec.worker == 0))
     channel.send(Ready(device=device.to_json(), environment=snapshot(), ceilings=limits))
     return Session(spec=spec, device=device, ceilings=limits, channel=channel)
 
@@ -69,7 +70,7 @@ def work_through(session: Session) -> str:
         for point in group.points:
             assert point.point_id in session.recorded, f"no record of {point.label()}"
     session.channel.send(Phase(name="control kernel", points=(), limit_s=CEILINGS_LIMIT_S))
-    session.drift.look()
+    session.drift.last_look()
     return "complete"
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
+from benchx.measure.ceilings import Ceilings
 from benchx.measure.device import probe_device
+from benchx.runner.events import Ceilings as CeilingsAgain
 from benchx.runner.events import Event, Phase, Recorded
 from benchx.runner.kernel_level import KernelLevel
 from benchx.runner.session import Session
@@ -54,7 +57,11 @@ def measure(fakes_on_path: None) -> Measure:
     import bad_backends  # noqa: F401 - registers
 
     def go(
-        *backends: str, params: Mapping[str, Any] | None = None, launch: int = 0, **settings: object
+        *backends: str,
+        params: Mapping[str, Any] | None = None,
+        launch: int = 0,
+        ceilings: Mapping[str, float] = CEILINGS,
+        **settings: object,
     ) -> Outcomes:
         wanted = {"size": 64, "reference_ok": True} | dict(params or {})
         points = tuple(
@@ -69,7 +76,7 @@ def measure(fakes_on_path: None) -> Measure:
             settings={0: SETTINGS | settings},
         )
         channel = Collector()
-        session = Session(spec=spec, device=probe_device(), ceilings=CEILINGS, channel=channel)
+        session = Session(spec=spec, device=probe_device(), ceilings=ceilings, channel=channel)
         session.drift.look = lambda: None  # type: ignore[method-assign]
         KernelLevel().measure(spec.groups[0], session)
         names = {point.point_id: point.backend for point in points}
@@ -236,7 +243,7 @@ def test_a_point_without_room_beside_the_others_is_measured_alone(
     ("telemetry", "outcome", "notes"),
     [
         ({"hw_throttled": True, "hw_throttled_share": 1.0}, Outcome.THROTTLED, None),
-        ({"hw_throttled": True, "hw_throttled_share": 0.5}, Outcome.OK, "hw_throttled"),
+        ({"hw_throttled": True, "hw_throttled_share": 0.5}, Outcome.OK, "throttled"),
         ({"hw_throttled": False, "hw_throttled_share": 0.0}, Outcome.OK, None),
     ],
 )
@@ -252,7 +259,45 @@ def test_a_device_that_throttled_all_along_gives_no_figure_and_one_that_did_at_t
     record = measure("good")["good"]
     assert record.outcome is outcome
     if record.timing is not None:
-        assert ("hw_throttled" in record.timing.notes) is (notes is not None)
+        assert ("throttled" in record.timing.notes) is (notes is not None)
+
+
+@pytest.fixture
+def measured_again(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Replaces measuring ceilings by the true ones; remembers each time."""
+    times: list[bool] = []
+
+    def ceilings(device: Device, *, again: bool) -> Ceilings:
+        times.append(again)
+        return Ceilings(**CEILINGS, matmul_dtype="x", measured_at="now", device_name="x")
+
+    monkeypatch.setattr("benchx.runner.session.ceilings", ceilings)
+    return times
+
+
+TOO_LOW = {"copy_gb_s": 1e-9, "matmul_tflop_s": 1e-9}
+
+
+def test_points_above_the_roofline_make_the_ceilings_be_measured_again_once(
+    measure: Measure, measured_again: list[bool]
+) -> None:
+    found = measure("good", "other", ceilings=TOO_LOW, cache="cold")
+    assert measured_again == [True]
+    assert sum(isinstance(event, CeilingsAgain) for event in found.events) == 1
+    for record in found.values():
+        assert record.values["roofline_share"] < 1
+        assert record.timing is not None
+        assert "above_roofline" not in record.timing.notes
+
+
+def test_a_warm_cache_may_beat_the_ceilings_which_is_noted(
+    measure: Measure, measured_again: list[bool]
+) -> None:
+    record = measure("good", ceilings=TOO_LOW, cache="warm")["good"]
+    assert measured_again == []
+    assert record.values["roofline_share"] > 1
+    assert record.timing is not None
+    assert "above_roofline" in record.timing.notes
 
 
 def test_equal_seeds_give_equal_inputs_in_every_launch(measure: Measure) -> None:

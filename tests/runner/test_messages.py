@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import SCHEMA, LaunchRecord
-from benchx.runner.events import Control, Ended, Event, Phase, Ready, Recorded, decode, encode
+from benchx.runner.events import (
+    Ceilings,
+    Control,
+    Ended,
+    Event,
+    Phase,
+    Ready,
+    Recorded,
+    decode,
+    encode,
+)
 from benchx.runner.spec import Group, LaunchSpec
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -49,6 +59,7 @@ events = (
     | st.builds(Phase, points=st.lists(words).map(tuple), limit_s=finite)
     | st.builds(Recorded, records)
     | st.builds(Control, finite)
+    | st.builds(Ceilings, maps)
     | st.builds(Ended, words)
 )
 

@@ -112,7 +112,7 @@ class Kernel:
         return next(self._times_ms)
 
 
-def test_the_control_kernel_is_looked_at_no_more_than_every_ten_seconds() -> None:
+def test_the_control_kernel_is_looked_at_no_more_than_every_five_seconds() -> None:
     clock, seen = Clock(), []
     watch = DriftWatch(CPU, seen.append, make=lambda device: Kernel(2.0, 3.0), clock_s=clock)
     for clock.now_s in (0.0, 1.0, INTERVAL_S - 0.1):
@@ -123,6 +123,16 @@ def test_the_control_kernel_is_looked_at_no_more_than_every_ten_seconds() -> Non
     watch.look()
     assert seen == [2.0, 3.0]
     assert watch.columns()["control_drift"] == pytest.approx(0.5)
+
+
+def test_the_last_look_is_taken_however_soon_but_never_as_the_first() -> None:
+    seen: list[float] = []
+    watch = DriftWatch(CPU, seen.append, make=lambda device: Kernel(2.0, 3.0), clock_s=Clock())
+    watch.last_look()
+    assert seen == []
+    watch.look()
+    watch.last_look()
+    assert seen == [2.0, 3.0]
 
 
 def test_a_control_kernel_that_fails_claims_nothing() -> None:

@@ -12,7 +12,7 @@ from benchx.core.errors import RunFailed
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.runner.events import Control, Ended, Event, Phase, Ready, Recorded
+from benchx.runner.events import Ceilings, Control, Ended, Event, Phase, Ready, Recorded
 from benchx.runner.executor import Exited
 from benchx.runner.interrupts import Interrupt, Interrupted
 from benchx.runner.plan import Plan
@@ -210,6 +210,12 @@ def test_control_times_give_the_drift_of_the_worker(writer: RunWriter) -> None:
     info = writer.launches[0]
     assert info.control_ms == (2.0, 3.0)
     assert info.drift == pytest.approx(0.5)
+
+
+def test_ceilings_that_were_measured_again_are_those_of_the_launch(writer: RunWriter) -> None:
+    raised = Ceilings({"copy_gb_s": 2.0})
+    supervise(writer, ScriptedExecutor([READY, ok(A), raised, ok(B), ok(C), Ended("complete")]))
+    assert writer.launches[0].ceilings == {"copy_gb_s": 2.0}
 
 
 def test_a_worker_that_ends_is_known_from_the_moment_it_is_ready(writer: RunWriter) -> None:
