@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
 from benchx.core.errors import BenchxError, UsageError, nearest_word
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Later(Generic[T]):
+    """An entry that is made on first use."""
+
+    make: Callable[[], T]
 
 
 class Registry(Generic[T]):
@@ -21,16 +29,17 @@ class Registry(Generic[T]):
 
     def __init__(self, noun: str, *, group: str | None = None) -> None:
         self.noun, self.group = noun, group
-        self._entries: dict[str, T] = {}
+        self._entries: dict[str, T | _Later[T]] = {}
         self._loaded = group is None
 
     def add(self, name: str, entry: T) -> T:
         """Register `entry`; raises BenchxError when `name` is taken."""
-        if name in self._entries:
-            taken = type(self._entries[name]).__module__
-            raise BenchxError(f"{self.noun} {name!r} is registered twice (first by {taken})")
-        self._entries[name] = entry
+        self._put(name, entry)
         return entry
+
+    def add_later(self, name: str, make: Callable[[], T]) -> None:
+        """Register what `make` returns, which is called (and imports what it must) on first use."""
+        self._put(name, _Later(make))
 
     def get(self, name: str) -> T:
         """The entry called `name`; raises UsageError with the nearest known name."""
@@ -39,7 +48,7 @@ class Registry(Generic[T]):
             near = nearest_word(name, self._entries)
             tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(self.names())}"
             raise UsageError(f"unknown {self.noun} {name!r}{tail}")
-        return self._entries[name]
+        return self._made(name)
 
     def names(self) -> tuple[str, ...]:
         """All names, in the order of registration."""
@@ -48,11 +57,25 @@ class Registry(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         self._load_plugins()
-        return iter(tuple(self._entries.values()))
+        return iter(tuple(self._made(name) for name in tuple(self._entries)))
 
     def __contains__(self, name: object) -> bool:
         self._load_plugins()
         return name in self._entries
+
+    def _put(self, name: str, entry: T | _Later[T]) -> None:
+        if name in self._entries:
+            first = self._entries[name]
+            taken = first.make.__module__ if isinstance(first, _Later) else type(first).__module__
+            raise BenchxError(f"{self.noun} {name!r} is registered twice (first by {taken})")
+        self._entries[name] = entry
+
+    def _made(self, name: str) -> T:
+        entry = self._entries[name]
+        if isinstance(entry, _Later):
+            entry = entry.make()
+            self._entries[name] = entry
+        return entry
 
     def _load_plugins(self) -> None:
         if self._loaded or self.group is None:

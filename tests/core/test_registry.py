@@ -76,3 +76,28 @@ def test_an_entry_point_cannot_replace_a_built_in_entry(monkeypatch: pytest.Monk
     numbers.add("ours", 1)
     with pytest.raises(BenchxError, match="registered twice"):
         numbers.get("ours")
+
+
+def test_an_entry_for_later_is_made_once_on_first_use_and_holds_its_place() -> None:
+    made: list[str] = []
+
+    def make() -> int:
+        made.append("one")
+        return 1
+
+    numbers: Registry[int] = Registry("number")
+    numbers.add_later("one", make)
+    numbers.add("two", 2)
+    assert numbers.names() == ("one", "two")
+    assert "one" in numbers
+    assert made == []
+    assert list(numbers) == [1, 2]
+    assert numbers.get("one") == 1
+    assert made == ["one"]
+
+
+def test_an_entry_for_later_can_not_be_replaced() -> None:
+    numbers: Registry[int] = Registry("number")
+    numbers.add_later("one", lambda: 1)
+    with pytest.raises(BenchxError, match=rf"registered twice \(first by {__name__}\)"):
+        numbers.add("one", 11)
