@@ -23,5 +23,12 @@ def _model() -> Level:
     return ModelLevel()
 
 
+def _serving() -> Level:
+    from benchx.runner.serving_level import ServingLevel
+
+    return ServingLevel()
+
+
 LEVELS.add_later("kernel", _kernel)
 LEVELS.add_later("model", _model)
+LEVELS.add_later("serving", _serving)

@@ -71,6 +71,7 @@ class EngineSection(Settings):
     headers: dict[Word, str] = Field(default_factory=dict)
     header_env: dict[Word, Word] = Field(default_factory=dict)
     extra_body: dict[Word, Any] = Field(default_factory=dict)
+    token_ids: bool | None = None
     gpus: Annotated[int, Field(ge=1)] | None = None
     load_format: Word | None = None
     dtype: Word | None = None

@@ -46,6 +46,7 @@ def run_load(
     job: LoadJob,
     *,
     workers: int | None = None,
+    isolated: bool = False,
     on_result: Callable[[RequestResult], str | None] = lambda _: None,
 ) -> LoadOutcome:
     """Send everything and wait for every answer.
@@ -53,6 +54,8 @@ def run_load(
     Args:
         job: What to send where.
         workers: Client processes; None chooses by the number of streams.
+        isolated: Whether a single client has a process of its own too, where no other thread of
+            this one can hold it up.
         on_result: Called with every result as it arrives; returns why to stop, or None.
 
     Raises:
@@ -66,7 +69,8 @@ def run_load(
         return on_result(result)
 
     count = worker_count(workers, job.plan.concurrency or 0)
-    reports = (_in_this_process(job, keep),) if count == 1 else run_in_workers(job, count, keep)
+    alone = count == 1 and not isolated
+    reports = (_in_this_process(job, keep),) if alone else run_in_workers(job, count, keep)
     ordered = sorted(results, key=lambda result: result.index)
     return LoadOutcome(results=tuple(ordered), reports=reports)
 

@@ -54,6 +54,7 @@ class EngineSettings:
         headers: Further request headers, no secrets.
         header_env: Header -> variable that holds its value.
         extra_body: Further fields of every request.
+        token_ids: Whether a server that runs already (`endpoint`) takes prompts as token ids.
         gpus: GPUs that the deployment has, where benchx can't observe them.
         load_format: `dummy` serves random weights: valid speed, no valid text.
         dtype, kv_cache_dtype: Types of weights and of the cache.
@@ -85,6 +86,7 @@ class EngineSettings:
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    token_ids: bool | None = None
     gpus: int | None = None
     load_format: str | None = None
     dtype: str | None = None

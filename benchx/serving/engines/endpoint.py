@@ -56,8 +56,13 @@ class EndpointEngine:
         )
 
     def capabilities(self, settings: EngineSettings) -> Capabilities:
-        """What the OpenAI API promises and no more."""
-        return Capabilities(usage="on_request", done_marker=True, token_ids=False, health_path=None)
+        """What the OpenAI API promises; token ids where the scenario says so."""
+        return Capabilities(
+            usage="on_request",
+            done_marker=True,
+            token_ids=bool(settings.token_ids),
+            health_path=None,
+        )
 
     def exact_length(self, tokens: int) -> Mapping[str, Any]:
         """The API has no field for it; the scenario may name the server's in `extra_body`."""

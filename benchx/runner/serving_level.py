@@ -1,0 +1,154 @@
+"""Serving level: one start of an engine serves all points that share its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchx.core.device import Device
+from benchx.core.errors import BenchxError, StoreError
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.ops.base import Unavailable
+from benchx.runner.faults import Guard
+from benchx.runner.kernel_bench import release_memory
+from benchx.runner.serving_point import ServingPoint
+from benchx.runner.serving_settings import engine_settings, settings_of
+from benchx.runner.session import Session, now
+from benchx.runner.spec import Group, Settings
+from benchx.scenario.serving import engine_key
+from benchx.serving.engines.catalog import ENGINES
+from benchx.serving.engines.process import EngineFailed
+from benchx.serving.engines.session import RunningEngine, running
+
+if TYPE_CHECKING:
+    from benchx.scenario import ServingPart
+
+_START_MARGIN_S = 300.0
+"""Building a model on the spot and stopping the engine come on top of its readiness limit."""
+
+
+class ServingLevel:
+    """See `Level`."""
+
+    def __init__(self) -> None:
+        self._spent_usd: dict[int, float] = {}  # of this process, which is one launch, by part
+
+    def settings(self, part: ServingPart) -> dict[str, Any]:
+        """See `Level.settings`."""
+        return settings_of(part)
+
+    def groups(self, points: Sequence[Point]) -> tuple[Group, ...]:
+        """Points that one start of the engine serves form a group."""
+        by_start: dict[tuple[object, ...], list[Point]] = {}
+        for point in points:
+            by_start.setdefault(engine_key(point), []).append(point)
+        return tuple(Group(tuple(members)) for members in by_start.values())
+
+    def unavailable(self, point: Point, settings: Settings, device: Device) -> Unavailable | None:
+        """What the engine says."""
+        missing = ENGINES.get(point.backend).missing(engine_settings(settings, point))
+        if missing is None:
+            return None
+        return Unavailable(outcome=missing.outcome, reason=missing.reason, install=missing.install)
+
+    def most_seconds(self, settings: Settings) -> float:
+        """The time of the load where it is limited, else that after which a point hangs."""
+        load = settings["load"]
+        return float(load.get("duration_s") or load["point_limit_s"])
+
+    def measure(self, group: Group, session: Session) -> None:
+        """See `Level.measure`."""
+        settings = session.settings(group.part)
+        why = self.unavailable(group.points[0], settings, session.device)
+        if why is not None:
+            for point in group.points:
+                session.record(point, why.outcome, started_at=now(), reason=str(why))
+            return
+        _EngineRun(group, settings, session, self._spent_usd).measure()
+
+
+class _EngineRun:
+    """One start of an engine and the points that it serves."""
+
+    def __init__(
+        self, group: Group, settings: Settings, session: Session, spent_usd: dict[int, float]
+    ) -> None:
+        self._group, self._settings, self._session = group, settings, session
+        self._spent_usd = spent_usd
+        self._started_at = now()
+
+    def measure(self) -> None:
+        """Start, measure every point, stop; what fails is recorded for the points that are left."""
+        release_memory(self._session.device)  # the engine may need what torch keeps for later
+        first = self._group.points[0]
+        limit_s = self._settings["engine"]["ready_timeout_s"] + _START_MARGIN_S
+        self._session.phase("starting the engine", self._group.points, limit_s)
+        with Guard() as guard:
+            try:
+                settings = engine_settings(self._settings, first)
+                with running(ENGINES.get(first.backend), settings, log=self._log()) as engine:
+                    self._points(engine)
+            except EngineFailed as error:
+                self._fail(error.outcome, str(error))
+            except BenchxError as error:
+                self._fail(Outcome.CRASHED, str(error))
+        if guard.fault is not None:
+            self._fail(guard.fault.outcome, guard.fault.reason)
+
+    def _points(self, engine: RunningEngine) -> None:
+        for point in self._group.points:
+            self._started_at = now()
+            budget_usd = self._budget_usd()
+            if budget_usd is not None and budget_usd <= 0:
+                reason = "the spending limit was reached before this point"
+                self._session.record(
+                    point, Outcome.SKIPPED, started_at=self._started_at, reason=reason
+                )
+                continue
+            self._session.phase("serving", (point,), self._settings["load"]["point_limit_s"])
+            self._point(point, engine)
+
+    def _budget_usd(self) -> float | None:
+        """What may still be charged; None: no limit."""
+        limit: float | None = self._settings["load"].get("spend_limit_usd")
+        return None if limit is None else limit - self._spent_usd.get(self._group.part, 0.0)
+
+    def _point(self, point: Point, engine: RunningEngine) -> None:
+        serving = ServingPoint(
+            point=point,
+            settings=self._settings,
+            session=self._session,
+            engine=engine,
+            budget_usd=self._budget_usd(),
+        )
+        try:
+            result = serving.measure()
+        except (EngineFailed, StoreError):
+            raise
+        except BenchxError as error:  # what is wrong with one point need not be with the next
+            reason = str(error)
+            self._session.record(point, Outcome.CRASHED, started_at=self._started_at, reason=reason)
+            return
+        part = self._group.part
+        self._spent_usd[part] = self._spent_usd.get(part, 0.0) + result.spent_usd
+        self._session.record(
+            point,
+            result.outcome,
+            started_at=self._started_at,
+            reason=result.reason,
+            details=result.details,
+        )
+
+    def _fail(self, outcome: Outcome, reason: str) -> None:
+        for point in self._group.points:
+            if point.point_id not in self._session.recorded:
+                self._session.record(point, outcome, started_at=self._started_at, reason=reason)
+
+    def _log(self) -> Path:
+        """What the engine prints; beside the worker's own log."""
+        spec = self._session.spec
+        folder = Path(spec.folder) / "logs" if spec.folder else Path()
+        name = f"engine-{self._group.points[0].point_id}-{spec.launch}-{spec.worker}.log"
+        return folder / name

@@ -1,0 +1,247 @@
+"""One point of the serving level: workload, warm-up, load, figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+from benchx.core import metric
+from benchx.core.errors import StoreError, UsageError
+from benchx.core.outcome import Outcome
+from benchx.core.point import Point
+from benchx.core.record import Timing
+from benchx.measure.telemetry import Telemetry
+from benchx.runner.serving_settings import load_plan, slo_of, time_limits, workload_settings
+from benchx.runner.session import Session
+from benchx.runner.spec import Settings
+from benchx.serving.engines.readiness import root_url
+from benchx.serving.engines.session import RunningEngine
+from benchx.serving.load import LoadPlan, chains_of
+from benchx.serving.load_session import LoadOutcome, client_figures, client_notes, run_load
+from benchx.serving.metrics import LoadFigures, load_figures
+from benchx.serving.request import Endpoint, Request, RequestOutcome, RequestResult
+from benchx.serving.scrape import Scraper, Series
+from benchx.serving.server_summary import cache_state, summarise
+from benchx.serving.worker_job import LoadJob
+from benchx.serving.workloads.base import Workload
+from benchx.serving.workloads.build import build_workload
+from benchx.serving.workloads.prompter import Prompter, prompter_for
+from benchx.store.requests import RequestLog
+
+_DROPPED = ("text", "reasoning")
+_WARMUP_AT_ONCE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointResult:
+    """What became of a point.
+
+    Attributes:
+        reason: Why it is not ok.
+        details: Further fields of its record.
+        spent_usd: What the service charged.
+    """
+
+    outcome: Outcome
+    reason: str | None
+    details: Mapping[str, Any]
+    spent_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPoint:
+    """One point on a running engine.
+
+    Attributes:
+        budget_usd: What may still be charged; None: no limit.
+    """
+
+    point: Point
+    settings: Settings
+    session: Session
+    engine: RunningEngine
+    budget_usd: float | None = None
+
+    def measure(self) -> PointResult:
+        """Send the load and reduce it.
+
+        Raises:
+            BenchxError: The workload can't be made, the engine died, or nothing can be stored.
+        """
+        workload = self._workload()
+        chains = chains_of(workload.requests)
+        job = LoadJob(
+            endpoint=self._endpoint(),
+            limits=time_limits(self.settings),
+            plan=load_plan(self.settings, self.point, chains),
+            chains=chains,
+        )
+        if self.settings["load"]["warmup"]:
+            self._warm_up(job, workload.warmup)
+        telemetry, scraper = Telemetry(self.session.device), self._scraper()
+        telemetry.start()
+        if scraper is not None:
+            scraper.start()
+        try:
+            loaded = self._load(job)
+        finally:
+            seen = telemetry.stop()
+            series = Series() if scraper is None else scraper.stop()
+        self.engine.fail_if_gone()
+        return self._result(loaded, job.plan, workload, {**seen, **_server(series)})
+
+    def _workload(self) -> Workload:
+        engine = self.engine
+        return build_workload(
+            workload_settings(self.settings, self.point),
+            seed=self.settings["seed"],
+            # Lengths and times don't depend on it; words do, so that no cache knows them.
+            salt=f"{self.session.spec.run_id} {self.point.point_id} {self.session.spec.launch}",
+            api=engine.endpoint.api,
+            exact=engine.engine.exact_length,
+            prompter=self._prompter(),
+        )
+
+    def _prompter(self) -> Prompter | None:
+        """None where nobody can count tokens; a data set that must will say so."""
+        engine = self.engine
+        try:
+            return prompter_for(engine.settings, engine.capabilities, engine.endpoint)
+        except UsageError:
+            return None
+
+    def _endpoint(self) -> Endpoint:
+        """With usage in every chunk where the engine offers it: it tells tokens from chunks."""
+        endpoint = self.engine.endpoint
+        wanted = self.engine.capabilities.chunk_usage
+        return replace(endpoint, ask_chunk_usage=True) if wanted else endpoint
+
+    def _warm_up(self, job: LoadJob, requests: Sequence[Request]) -> None:
+        if requests:
+            plan = LoadPlan(concurrency=min(_WARMUP_AT_ONCE, len(requests)))
+            run_load(replace(job, plan=plan, chains=chains_of(requests)), workers=1)
+
+    def _scraper(self) -> Scraper | None:
+        path = self.engine.capabilities.metrics_path
+        if path is None:
+            return None
+        endpoint = self.engine.endpoint
+        return Scraper(root_url(endpoint.base_url, path), endpoint=endpoint)
+
+    def _load(self, job: LoadJob) -> LoadOutcome:
+        workers = self.settings["load"]["workers"]
+        log = self._log()
+        charged: list[float] = []
+        origin_ns = monotonic_ns()
+
+        def keep(result: RequestResult) -> str | None:
+            if log is not None:
+                log.append(request_row(result, origin_ns))
+            if result.usage is not None and result.usage.cost is not None:
+                charged.append(result.usage.cost)
+            if self.budget_usd is not None and sum(charged) >= self.budget_usd:
+                return f"the spending limit is reached ({sum(charged):.2f} USD)"
+            return None
+
+        finished = False
+        try:
+            loaded = run_load(
+                job,
+                workers=None if workers == "auto" else workers,
+                isolated=True,  # telemetry and scraping are threads of this process
+                on_result=keep,
+            )
+            finished = True
+        finally:
+            if log is not None and not finished:
+                with suppress(StoreError):
+                    log.abandon()
+        if log is not None:
+            log.finish()
+        return loaded
+
+    def _log(self) -> RequestLog | None:
+        spec = self.session.spec
+        if spec.folder is None:
+            return None
+        name = f"{self.point.point_id}-launch-{spec.launch}-worker-{spec.worker}"
+        return RequestLog(Path(spec.folder), name)
+
+    def _result(
+        self,
+        loaded: LoadOutcome,
+        plan: LoadPlan,
+        workload: Workload,
+        telemetry: Mapping[str, Any],
+    ) -> PointResult:
+        figures = load_figures(
+            loaded.results, slo=slo_of(self.settings), gpus=self.engine.gpus.count
+        )
+        spent = sum(r.usage.cost for r in loaded.results if r.usage and r.usage.cost)
+        provenance = self.engine.to_json() | {
+            "workload_digest": workload.digest,
+            "outcomes": dict(figures.outcomes),
+            "clients": len(loaded.reports),
+            "client_peak_rss_bytes": max(one.peak_rss_bytes for one in loaded.reports),
+            "not_sent": sum(one.not_sent for one in loaded.reports),
+        }
+        details: dict[str, Any] = {"telemetry": telemetry, "provenance": provenance}
+        if not figures.outcomes.get(RequestOutcome.OK.value):
+            outcome, reason = nothing_ok(loaded.results)
+            return PointResult(outcome=outcome, reason=reason, details=details, spent_usd=spent)
+        details["values"] = {**figures.values, **client_figures(loaded.reports)}
+        details["samples"] = figures.samples
+        details["timing"] = self._timing(loaded, plan, workload, figures)
+        return PointResult(outcome=Outcome.OK, reason=None, details=details, spent_usd=spent)
+
+    def _timing(
+        self, loaded: LoadOutcome, plan: LoadPlan, workload: Workload, figures: LoadFigures
+    ) -> Timing:
+        free = plan.starts_s is not None and plan.concurrency is None
+        notes = (
+            *figures.notes,
+            *client_notes(loaded.reports, loaded.results, open_loop=free),
+            *workload.notes,
+        )
+        return Timing(
+            timer="client",
+            cache=cache_state(figures.values.get(metric.CACHED_SHARE.id)) or "unknown",
+            stop=loaded.stopped or "complete",
+            samples=figures.outcomes[RequestOutcome.OK.value],
+            notes=notes,
+        )
+
+
+def _server(series: Series) -> dict[str, Any]:
+    """What the server told of itself, where it did."""
+    if not series.readings:
+        return {} if series.problem is None else {"server_metrics_problem": series.problem}
+    return {"server": asdict(summarise(series)), "server_series": series.columns()}
+
+
+def nothing_ok(results: Sequence[RequestResult]) -> tuple[Outcome, str]:
+    """Outcome and reason of a point without an ok request."""
+    if not results:
+        return Outcome.CRASHED, "no request was sent"
+    counts = Counter(result.outcome for result in results)
+    kind, count = counts.most_common(1)[0]
+    first = next(result for result in results if result.outcome is kind)
+    outcome = Outcome.TIMEOUT if kind is RequestOutcome.TIMEOUT else Outcome.CRASHED
+    told = f"{count} x {kind.value} ({first.reason})"
+    return outcome, f"none of {len(results)} requests was ok: {told}"
+
+
+def request_row(result: RequestResult, origin_ns: int) -> dict[str, Any]:
+    """A result as stored: without its text, times in ns after the start of the point."""
+    row = {name: value for name, value in result.to_json().items() if name not in _DROPPED}
+    for name, value in row.items():
+        if name == "arrivals_ns":
+            row[name] = [stamp - origin_ns for stamp in value]
+        elif name.endswith("_ns") and value is not None:
+            row[name] = value - origin_ns
+    return row
