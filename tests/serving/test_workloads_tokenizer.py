@@ -11,6 +11,7 @@ import pytest
 from benchx.core.errors import UsageError
 from benchx.serving.engines.base import Capabilities, EngineSettings
 from benchx.serving.request import Api, Endpoint
+from benchx.serving.workloads.build import build_workload
 from benchx.serving.workloads.prompter import IdPrompter, TextPrompter, prompter_for
 from benchx.serving.workloads.tokenizing import FileTokenizer
 
@@ -31,11 +32,27 @@ def test_ids_are_sent_where_they_may_be_and_stay_within_the_vocabulary(tmp_path:
     assert all(100 <= int(token) < 800 for token in made)
 
 
-def test_without_a_tokenizer_text_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    settings = EngineSettings(name="transformers", model=str(tmp_path))
-    with pytest.raises(UsageError, match=r"no tokenizer\.json") as caught:
-        prompter_for(settings, TEXT_ONLY, endpoint("completions"))
-    assert caught.value.hint is not None
+def test_without_a_tokenizer_lengths_are_approximate_and_not_called_counted(tmp_path: Path) -> None:
+    settings = EngineSettings(name="endpoint", model="vendor/model")
+    prompter = prompter_for(settings, TEXT_ONLY, endpoint("chat"))
+    assert not prompter.exact
+    made = build_workload(
+        {"dataset": "random", "requests": 2, "input_len": 30, "output_len": 4},
+        seed=0,
+        salt="",
+        api="chat",
+        exact=lambda _tokens: {},
+        prompter=prompter,
+    )
+    assert [request.prompt_tokens for request in made.requests] == [None, None]
+    assert [len(str(request.prompt).split()) for request in made.requests] == [30, 30]
+    assert any("approximate" in note for note in made.notes)
+
+
+def test_a_tokenizer_that_is_named_and_absent_is_an_error(tmp_path: Path) -> None:
+    settings = EngineSettings(name="endpoint", model="m", tokenizer=str(tmp_path))
+    with pytest.raises(UsageError, match=r"no tokenizer\.json"):
+        prompter_for(settings, TEXT_ONLY, endpoint("chat"))
 
 
 def test_a_real_byte_level_tokenizer_gives_exact_prompts(tmp_path: Path) -> None:

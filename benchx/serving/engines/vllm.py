@@ -1,4 +1,8 @@
-"""vLLM: continuous batching, prefix cache, full metrics; prompts as text or token ids."""
+"""vLLM: continuous batching, prefix cache, full metrics; prompts as text or token ids.
+
+`python` names the Python that has vLLM, or, when its last word is `serve`, the whole program
+(`vllm serve`, or a wrapper of it): only that one starts vLLM's front end in Rust.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from benchx.core.outcome import Outcome
 from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
 from benchx.serving.engines.flags import command_line, switch
 from benchx.serving.engines.process import Launch
 from benchx.serving.engines.python_package import interpreter, package_missing, untranslatable
+from benchx.serving.model_shapes import SHAPES, write_shape
 from benchx.serving.request import Endpoint
 from benchx.serving.tiny_model import BUILT_IN, TinyModel, build
 
@@ -24,13 +30,18 @@ class VllmEngine:
     title = "vLLM's OpenAI-compatible server"
 
     def missing(self, settings: EngineSettings) -> Missing | None:
-        """Needs the package vllm (also that of its CPU build)."""
+        """Needs the package vllm (also that of its CPU build), and weights unless made up."""
+        if settings.model in SHAPES and settings.load_format != "dummy":
+            reason = f"{settings.model} is a shape without weights: set `load_format: dummy`"
+            return Missing(outcome=Outcome.UNSUPPORTED, reason=reason)
         return untranslatable(settings, "max_context_pages") or package_missing(
             settings, ("vllm",), INSTALL
         )
 
     def prepare(self, settings: EngineSettings) -> EngineSettings:
-        """Build the model when `model` names one of `tiny_model.BUILT_IN`."""
+        """Build the model, or write the shape, when `model` names one that benchx knows."""
+        if settings.model in SHAPES:
+            return replace(settings, model=str(write_shape(settings.model)))
         config = BUILT_IN.get(str(settings.model))
         if config is None:
             return settings
@@ -40,7 +51,7 @@ class VllmEngine:
     def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
         """Prefix caching is said either way when the scenario says it: defaults differ by model."""
         typed: dict[str, ArgValue | None] = {
-            "model": settings.model,
+            "model": None if _is_serve(settings) else settings.model,
             "host": settings.host,
             "port": port,
             "served-model-name": settings.served_model,
@@ -60,7 +71,10 @@ class VllmEngine:
             "trust-remote-code": settings.trust_remote_code or None,
             **switch("enable-prefix-caching", settings.prefix_caching),
         }
-        program = (*interpreter(settings), "-m", "vllm.entrypoints.openai.api_server")
+        if _is_serve(settings):
+            program = (*settings.python, str(settings.model))
+        else:
+            program = (*interpreter(settings), "-m", "vllm.entrypoints.openai.api_server")
         # Idle connections are dropped after 5 s by default, which ends runs with long pauses.
         env = {
             "HF_HUB_OFFLINE": "1",
@@ -97,6 +111,10 @@ class VllmEngine:
     def exact_length(self, tokens: int) -> Mapping[str, Any]:
         """The end of a sequence is ignored."""
         return {"ignore_eos": True, "min_tokens": tokens}
+
+
+def _is_serve(settings: EngineSettings) -> bool:
+    return settings.python[-1:] == ("serve",)
 
 
 ENGINES.add("vllm", VllmEngine())

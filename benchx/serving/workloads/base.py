@@ -123,6 +123,11 @@ class Draw:
             )
         return self.prompter
 
+    @property
+    def counts(self) -> bool:
+        """Whether lengths of prompts are known here and not only at the server."""
+        return self.prompter is not None and self.prompter.exact
+
     def request(
         self,
         index: int,
@@ -138,7 +143,7 @@ class Draw:
             index=index,
             prompt=prompt,
             max_tokens=output_tokens,
-            prompt_tokens=input_tokens,
+            prompt_tokens=input_tokens if self.counts else None,
             extra=dict(self.exact(output_tokens)) if exact else {},
             label=label,
         )

@@ -20,11 +20,28 @@ Prompt = str | tuple[int, ...]
 ID_LOW, ID_HIGH = 1000, 32000
 """Ids that are ordinary tokens in every vocabulary in use: special ones sit at either end."""
 
+_WORDS = """
+the of and to in is that for it as was with be by on not he his but at are this have from or had an
+they which one you were all her she there would their we him been has when who will no more if out
+so up said what its about than into them can only other time new some could these two may first then
+do any like my now over such our man me even most made after also did many before must through back
+years where much your way well down should because long each just state people too little very good
+make world still see own work men day get here
+"""
+COMMON_WORDS = tuple(_WORDS.split())
+
 _ROUNDS = 50
 
 
 class Prompter(Protocol):
-    """Makes prompts. All randomness comes from the `rng` that is passed in."""
+    """Makes prompts. All randomness comes from the `rng` that is passed in.
+
+    Attributes:
+        exact: Whether lengths are exact; if not, they are near what was asked for, and only the
+            server can say what they are.
+    """
+
+    exact: bool
 
     def make(self, rng: random.Random, tokens: int, *, after: Prompt | None = None) -> Prompt:
         """A prompt of exactly `tokens` tokens that begins with `after`, a prompt of this kind.
@@ -47,6 +64,8 @@ class IdPrompter:
         low: Smallest id.
         high: Largest id, excluded; the vocabulary must be larger.
     """
+
+    exact = True
 
     def __init__(self, low: int = ID_LOW, high: int = ID_HIGH) -> None:
         if not 0 <= low < high:
@@ -76,6 +95,8 @@ class TextPrompter:
     Args:
         tokenizer: Counts as the server will.
     """
+
+    exact = True
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -112,8 +133,33 @@ class TextPrompter:
         return self._tokenizer.count(text) if text else 0
 
 
+class WordPrompter:
+    """Common English words, each one token in nearly every vocabulary: lengths are approximate.
+
+    For hosted services whose tokenizer is not here. The server's usage tells the true length.
+    """
+
+    exact = False
+
+    def make(self, rng: random.Random, tokens: int, *, after: Prompt | None = None) -> Prompt:
+        """See `Prompter.make`; a word counts as a token."""
+        start = _text(after)
+        missing = tokens - self.count(start)
+        if missing < 0:
+            raise _too_long(self.count(start), tokens)
+        return start + "".join(f" {word}" for word in rng.choices(COMMON_WORDS, k=missing))
+
+    def join(self, parts: Sequence[Prompt]) -> Prompt:
+        """See `Prompter.join`."""
+        return "".join(_text(part) for part in parts)
+
+    def count(self, prompt: Prompt) -> int:
+        """Words."""
+        return len(_text(prompt).split())
+
+
 def prompter_for(settings: EngineSettings, able: Capabilities, endpoint: Endpoint) -> Prompter:
-    """The most exact way that an engine and an API allow.
+    """The most exact way that an engine and an API allow: ids, counted text, or plain words.
 
     Args:
         settings: Of the engine, as prepared (`model` is the folder that is served).
@@ -121,7 +167,7 @@ def prompter_for(settings: EngineSettings, able: Capabilities, endpoint: Endpoin
         endpoint: Where it answers.
 
     Raises:
-        UsageError: Text must be sent and nobody here can count its tokens.
+        UsageError: `engine.tokenizer` names a folder without a tokenizer that can be read.
     """
     folder = Path(settings.tokenizer or str(settings.model))
     if endpoint.api == "completions" and able.token_ids:
@@ -130,7 +176,9 @@ def prompter_for(settings: EngineSettings, able: Capabilities, endpoint: Endpoin
     if able.tokenize_path is not None and not here:
         url = root_url(endpoint.base_url, able.tokenize_path)
         return TextPrompter(ServerTokenizer(endpoint, url))
-    return TextPrompter(FileTokenizer(folder))
+    if here or settings.tokenizer is not None:
+        return TextPrompter(FileTokenizer(folder))
+    return WordPrompter()
 
 
 def _id_prompter(folder: Path) -> IdPrompter:
