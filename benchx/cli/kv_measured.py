@@ -76,10 +76,11 @@ def measured_tiers(path: Path) -> tuple[Tier, ...]:
         UsageError: The run holds none.
     """
     from benchx.architectures.tiers import Tier
+    from benchx.ops.kv_copy import LOADS
 
     best: dict[str, dict[str, Any]] = {}
     for row in _rows(path):
-        if row.get("op") != "kv_copy" or row.get("outcome") != "ok" or not row.get("loads"):
+        if row.get("op") != "kv_copy" or row.get("outcome") != "ok" or row["route"] not in LOADS:
             continue
         route = str(row["route"])
         if route not in best or row["bandwidth_gb_s"] > best[route]["bandwidth_gb_s"]:

@@ -1,0 +1,131 @@
+"""`benchx kv`: the tables, their sources, what is unknown, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KIMI = "kimi-linear-48b-a3b"
+Command = Callable[..., Any]
+
+
+def test_sizes_need_no_machine_and_unknown_times_stay_absent(benchx: Command) -> None:
+    found = benchx("kv", "kimi-k3", "--cache-dtype", "fp8")
+    assert found.code == 0, found.err
+    assert "a token leaves 13,824 B" in found.out
+    assert "429 MiB of state" in found.out
+    assert "as much as 32,507 tokens" in found.out
+    assert "prefill times: unknown" in found.out
+    row = next(line for line in found.out.splitlines() if line.startswith("32k"))
+    assert row.split()[5:8] == ["-", "-", "-"]
+
+
+def test_a_machine_bounds_the_prefill_and_says_how(benchx: Command) -> None:
+    found = benchx("kv", KIMI, "--hardware", "h200", "--mfu", "40%", "--context", "32k")
+    assert "40% of the bf16 rate of 1 x NVIDIA H200" in found.out
+    row = next(line for line in found.out.splitlines() if line.startswith("32k"))
+    assert "3.77" in row  # arXiv 2604.15039, table 3, measured 3.87 Gbit/s
+
+
+def test_json_holds_the_same_figures(benchx: Command) -> None:
+    found = benchx("kv", KIMI, "--hardware", "h200", "--context", "1k,1M", "--json")
+    data = json.loads(found.out)
+    assert data["cache_bytes_per_token"] == 8064
+    assert data["state_bytes"] == 43_417_600
+    first, last = data["contexts"]
+    assert first["total_bytes"] == 1024 * 8064 + 43_417_600
+    assert last["kv_throughput_gb_s"] < first["kv_throughput_gb_s"]
+    assert first["sequences"] > last["sequences"] > 0
+    assert data["machine"]["gpus"] == 1
+
+
+def test_weights_that_do_not_fit_leave_no_sequence_and_say_so(benchx: Command) -> None:
+    found = benchx("kv", "kimi-k3", "--hardware", "h200")
+    assert "leave no room" in found.out
+    many = benchx("kv", "kimi-k3", "--hardware", "h200", "--gpus", "32", "--json")
+    assert json.loads(many.out)["contexts"][0]["sequences"] > 0
+
+
+def test_context_ranks_make_room_for_more_sequences(benchx: Command) -> None:
+    def sequences(*more: str) -> int:
+        out = benchx("kv", "kimi-k3", "--hardware", "b300", "--gpus", "8", "--context", "1M",
+                     "--json", *more).out  # fmt: skip
+        return int(json.loads(out)["contexts"][0]["sequences"])
+
+    assert sequences("--dcp", "8") > 4 * sequences()
+
+
+def test_a_tier_of_ones_own_is_added(benchx: Command) -> None:
+    found = benchx("kv", KIMI, "--hardware", "h200", "--tier", "tape=0.01")
+    row = next(line for line in found.out.splitlines() if line.startswith("tape"))
+    assert "given by the user" in row
+
+
+def test_unconfirmed_fields_and_sources_are_shown(benchx: Command) -> None:
+    found = benchx("kv", KIMI)
+    assert "unconfirmed: hidden, dense_intermediate, moe.intermediate" in found.out
+    assert "arXiv 2510.26692" in found.out
+
+
+def test_models_without_state_have_no_checkpoints(benchx: Command) -> None:
+    assert "checkpoint" not in benchx("kv", "llama-3.1-70b", "--hardware", "h200").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("kimi-k33",), "did you mean 'kimi-k3'"),
+        ((KIMI, "--context", "2M"), "is made for 1 to 1048576 tokens"),
+        ((KIMI, "--context", "many"), "--context"),
+        ((KIMI, "--hardware", "h20"), "did you mean 'h200'"),
+        ((KIMI, "--mfu", "140%", "--hardware", "h200"), "--mfu"),
+        ((KIMI, "--mfu", "0", "--hardware", "h200"), "above 0"),
+        ((KIMI, "--tier", "nvme"), "NAME=GB/s"),
+        ((KIMI, "--tier", "nvme=fast"), "NAME=GB/s"),
+        ((KIMI, "--cache-dtype", "int3"), "unknown dtype 'int3'"),
+        ((KIMI, "--tp", "8", "--dcp", "3"), "do not divide"),
+        ((KIMI, "--chart", "x.png"), "needs prefill times"),
+        ((KIMI, "--hardware", "h200", "--chart", "x.gif"), "ending in .png or .svg"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(
+    benchx: Command, arguments: tuple[str, ...], told: str
+) -> None:
+    found = benchx("kv", *arguments)
+    assert found.code == 2, found.out
+    assert told in " ".join(found.err.split())
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_chart_is_written_where_asked(benchx: Command, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"kv.{ending}"
+    found = benchx("kv", KIMI, "--hardware", "h200", "--chart", str(path))
+    assert found.code == 0, found.err
+    assert path.stat().st_size > 5_000
+    assert str(path) in found.out
+
+
+def test_a_run_gives_measured_times_and_the_exponent(benchx: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(
+        "schema: 1\nkind: model\narchitecture: kimi-linear-48b-a3b\nphase: prefill\n"
+        "backends: [chunked+sdpa]\nfixed: {layers: 4, shrink: 16, dtype: float32}\n"
+        "axes: {seqlens: [32, 64, 128]}\n"
+        "measure: {launches: 1, cache: warm, min_samples: 1, max_samples: 2, max_time: 0.1s}\n"
+    )
+    ran = benchx("run", str(scenario), "--out", str(tmp_path / "out"))
+    assert ran.code == 0, ran.err
+    run = next((tmp_path / "out").iterdir())
+    found = benchx("kv", KIMI, "--run", str(run))
+    assert found.code == 0, found.err
+    assert "(a slice: 4 of 27 layers)" in found.out
+    assert "prefill time grows as tokens^" in found.out
+    assert "from 32 to 128 (95 % interval" in found.out
+    assert f"measured, {run.name}" in found.out
+    assert "no prefill of kimi-k3" in " ".join(
+        benchx("kv", "kimi-k3", "--run", str(run)).err.split()
+    )
