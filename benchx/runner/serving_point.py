@@ -78,7 +78,7 @@ class ServingPoint:
         job = LoadJob(
             endpoint=self._endpoint(),
             limits=time_limits(self.settings),
-            plan=load_plan(self.settings, self.point, chains),
+            plan=replace(load_plan(self.settings, self.point, chains), budget_usd=self.budget_usd),
             chains=chains,
         )
         if self.settings["load"]["warmup"]:
@@ -136,17 +136,11 @@ class ServingPoint:
     def _load(self, job: LoadJob) -> LoadOutcome:
         workers = self.settings["load"]["workers"]
         log = self._log()
-        charged: list[float] = []
         origin_ns = monotonic_ns()
 
-        def keep(result: RequestResult) -> str | None:
+        def keep(result: RequestResult) -> None:
             if log is not None:
                 log.append(request_row(result, origin_ns))
-            if result.usage is not None and result.usage.cost is not None:
-                charged.append(result.usage.cost)
-            if self.budget_usd is not None and sum(charged) >= self.budget_usd:
-                return f"the spending limit is reached ({sum(charged):.2f} USD)"
-            return None
 
         finished = False
         try:

@@ -11,7 +11,9 @@ import gc
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic_ns
 
 from benchx.serving.client import Client
@@ -36,12 +38,15 @@ class LoadPlan:
         starts_s: Start of each chain, in seconds, in order; None is a closed loop.
         ramp_s: Closed loop: seconds over which the first requests of the lanes are spread.
         duration_s: Seconds after which nothing new is sent; None sends everything.
+        budget_usd: Charges (`usage.cost`) after which nothing new is sent; what is under way then
+            comes on top.
     """
 
     concurrency: int | None = None
     starts_s: tuple[float, ...] | None = None
     ramp_s: float = 0.0
     duration_s: float | None = None
+    budget_usd: float | None = None
 
     def __post_init__(self) -> None:
         if self.starts_s is None and not self.concurrency:
@@ -92,7 +97,7 @@ class LoadRun:
         plan: How to send.
         chains: What to send, in order.
         on_result: Called with every result as soon as it is decoded; returns why the load should
-            stop (a spending cap), or None.
+            stop, or None.
     """
 
     client: Client
@@ -102,6 +107,7 @@ class LoadRun:
     _payloads: dict[int, bytes] = field(default_factory=dict)
     _pending: set[asyncio.Future[RequestResult]] = field(default_factory=set)
     _sent: int = 0
+    _spent_usd: float = 0.0
     _stopped: str | None = None
     _start_ns: int = 0
     _lag_ms: list[float] = field(default_factory=list)
@@ -156,7 +162,7 @@ class LoadRun:
             cpu_s=time.process_time() - cpu_s,
             wall_s=(monotonic_ns() - began_ns) / _NS,
             loop_lag_ms=tuple(self._lag_ms),
-            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_rss_bytes=peak_rss_bytes(),
             not_sent=sum(map(len, self.chains)) - self._sent,
             stopped=self._stopped,
         )
@@ -217,10 +223,16 @@ class LoadRun:
 
     def _keep(self, future: asyncio.Future[RequestResult]) -> None:
         self._pending.discard(future)
-        if not future.cancelled():
-            why = self.on_result(future.result())
-            if why is not None:
-                self.stop(why)
+        if future.cancelled():
+            return
+        result = future.result()
+        if result.usage is not None and result.usage.cost is not None:
+            self._spent_usd += result.usage.cost
+        if self.plan.budget_usd is not None and self._spent_usd >= self.plan.budget_usd:
+            self.stop(f"the spending limit is reached ({self._spent_usd:.2f} USD)")
+        why = self.on_result(result)
+        if why is not None:
+            self.stop(why)
 
     def _is_over(self) -> bool:
         limit_s = self.plan.duration_s
@@ -240,10 +252,24 @@ class LoadRun:
             self._lag_ms.append(max(monotonic_ns() - due_ns, 0) / 1e6)
 
 
+def peak_rss_bytes() -> int:
+    """Most memory that this process held.
+
+    `ru_maxrss` of a process that was forked from a large one is that of the large one, so the
+    kernel's own mark comes first where there is one.
+    """
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def share_of(plan: LoadPlan, part: int, parts: int) -> LoadPlan:
     """The plan of one of several processes that share a load: every `parts`-th chain is its own."""
     concurrency = plan.concurrency
     if concurrency:
         concurrency = concurrency // parts + (part < concurrency % parts)
     starts = None if plan.starts_s is None else plan.starts_s[part::parts]
-    return replace(plan, concurrency=concurrency, starts_s=starts)
+    budget = None if plan.budget_usd is None else plan.budget_usd / parts
+    return replace(plan, concurrency=concurrency, starts_s=starts, budget_usd=budget)

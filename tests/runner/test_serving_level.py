@@ -1,0 +1,205 @@
+"""Serving points measured in this process against servers that run already."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchx.core.outcome import Outcome
+from benchx.core.record import LaunchRecord
+from benchx.measure.device import probe_device
+from benchx.runner.events import Event, Recorded
+from benchx.runner.serving_level import ServingLevel
+from benchx.runner.session import Session
+from benchx.runner.spec import LaunchSpec
+from benchx.scenario import Vocabulary, expand, load
+from benchx.serving.groundtruth.process import GroundTruth
+from benchx.serving.groundtruth.stream import Pace
+from benchx.store.requests import read_requests
+
+TEXT = """\
+schema: 1
+kind: serving
+engine: {{name: endpoint, model: m, base_url: "{url}", token_ids: true, ready_timeout: 2s{more}}}
+workload: {{dataset: random, input_len: 8, output_len: 4, requests: 6}}
+axes: {{{axes}}}
+slo: {{ttft: 10s}}
+load: {{{load}}}
+"""
+
+
+class Collector:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def send(self, event: Event) -> None:
+        self.events.append(event)
+
+    def records(self) -> list[LaunchRecord]:
+        return [event.record for event in self.events if isinstance(event, Recorded)]
+
+
+Measure = Callable[..., list[LaunchRecord]]
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Measure:
+    """Measures a scenario against a URL, in one group per start of the engine."""
+
+    def run(url: str, *, axes: str = "concurrency: [2]", more: str = "", how: str = "") -> Any:  # noqa: ANN401
+        path = tmp_path / "s.yaml"
+        path.write_text(TEXT.format(url=url, axes=axes, more=more, load=how))
+        scenario, level, channel = load(path), ServingLevel(), Collector()
+        groups = level.groups(expand(scenario, Vocabulary(ops={})))
+        spec = LaunchSpec(
+            run_id="r",
+            launch=0,
+            worker=0,
+            groups=groups,
+            settings={0: level.settings(scenario.parts[0])},
+            folder=str(tmp_path),
+        )
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        session = Session(spec=spec, device=probe_device(), ceilings={}, channel=channel)
+        for group in groups:
+            level.measure(group, session)
+        return channel.records()
+
+    return run
+
+
+@contextmanager
+def answering(status: int, body: Callable[[int], bytes]) -> Iterator[str]:
+    """A server that gives a JSON answer to every request; `body` gets the number of the request."""
+    count = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            nonlocal count
+            self.rfile.read(int(self.headers["Content-Length"]))
+            count += 1
+            content = body(count)
+            self.send_response(200 if count == 1 else status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def answer(_count: int) -> bytes:
+    usage = {"prompt_tokens": 8, "completion_tokens": 4, "cost": 1.0}
+    return json.dumps(
+        {"choices": [{"text": " a b c d", "finish_reason": "length"}], "usage": usage}
+    ).encode()
+
+
+def test_every_point_of_a_sweep_has_figures_and_stored_requests(
+    measure: Measure, tmp_path: Path
+) -> None:
+    with GroundTruth(Pace(ttft_ms=20.0, token_ms=2.0)) as truth:
+        records = measure(truth.base_url, axes="concurrency: [1, 3]")
+    assert [record.outcome for record in records] == [Outcome.OK] * 2, records
+    for record in records:
+        assert record.values["error_rate"] == 0
+        assert record.values["ttft_ms_mean"] >= 20
+        assert record.values["output_tokens_mean"] == 4
+        assert record.values["goodput_share"] == 1
+        assert "client_cpu_share" in record.values
+        assert len(record.samples["ttft_ms"]) == 6
+    assert [record.values["in_flight_max"] for record in records] == [1, 3]
+    stored = read_requests(tmp_path)
+    assert len(stored) == 2
+    for rows in stored.values():
+        assert sorted(row["index"] for row in rows) == list(range(6))
+        assert all(len(row["arrivals_ns"]) == 4 for row in rows)
+
+
+def test_an_open_loop_is_measured_too(measure: Measure) -> None:
+    with GroundTruth(Pace(ttft_ms=100.0, token_ms=1.0)) as truth:
+        (record,) = measure(truth.base_url, axes="request_rate: [100.0]", how="arrival: constant")
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.values["in_flight_max"] >= 3
+
+
+def test_a_server_that_fails_every_request_crashes_the_point_with_its_words(
+    measure: Measure, tmp_path: Path
+) -> None:
+    with answering(500, lambda n: answer(n) if n == 1 else b'{"error": "no luck"}') as url:
+        (record,) = measure(url)
+    assert record.outcome is Outcome.CRASHED
+    assert record.reason == "none of 6 requests was ok: 6 x http_5xx (HTTP 500: no luck)"
+    assert record.values == {}
+    (rows,) = read_requests(tmp_path).values()
+    assert {row["outcome"] for row in rows} == {"http_5xx"}
+
+
+def test_some_failures_leave_figures_with_an_error_rate(measure: Measure) -> None:
+    def sometimes(count: int) -> bytes:
+        return answer(count) if count % 2 else b"<html>"
+
+    with answering(200, sometimes) as url:
+        (record,) = measure(url)
+    assert record.outcome is Outcome.OK
+    assert 0 < record.values["error_rate"] < 1
+    assert record.timing is not None
+    assert any("protocol" in note for note in record.timing.notes)
+
+
+def test_a_server_that_is_not_there_fails_all_points_and_hangs_none(measure: Measure) -> None:
+    records = measure("http://127.0.0.1:9/v1", axes="concurrency: [1, 2]")
+    assert len(records) == 2
+    assert all(record.outcome.is_failure for record in records)
+
+
+def test_a_spending_limit_stops_the_load_and_skips_what_follows(measure: Measure) -> None:
+    with answering(200, answer) as url:
+        records = measure(
+            url, axes="concurrency: [1, 2]", how="spend_limit_usd: 3.0, warmup: false"
+        )
+    assert records[0].outcome is Outcome.OK
+    assert records[0].timing is not None
+    assert "spending limit" in records[0].timing.stop
+    assert 3 <= records[0].values["spent_usd"] <= 5
+    assert records[1].outcome is Outcome.SKIPPED
+
+
+def test_a_missing_key_fails_by_name_and_a_key_is_in_no_file(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with answering(200, answer) as url:
+        (record,) = measure(url, more=", api_key_env: SOME_KEY")
+        assert record.outcome.is_failure
+        assert "SOME_KEY" in (record.reason or "")
+        monkeypatch.setenv("SOME_KEY", "sk-secret-123")
+        (record,) = measure(url, more=", api_key_env: SOME_KEY")
+    assert record.outcome is Outcome.OK, record.reason
+    assert "sk-secret-123" not in json.dumps(record.to_json())
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(b"sk-secret-123" in path.read_bytes() for path in files)
+
+
+def test_one_point_that_cannot_be_made_does_not_stop_the_next(measure: Measure) -> None:
+    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
+        records = measure(truth.base_url, axes="arrival: [trace, constant], request_rate: [200.0]")
+    assert [record.outcome for record in records] == [Outcome.CRASHED, Outcome.OK], records
