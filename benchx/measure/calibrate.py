@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 import timeit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
+from benchx.measure.burst import burst_ms, rested_and_warm_s
 from benchx.measure.cache import ColdCache
 from benchx.measure.ceilings import GPU_CEILING
 from benchx.measure.control import copy_call, product_call
-from benchx.measure.nvbench import NvbenchAbsent, nvbench_times_ms
+from benchx.measure.nvbench import NvbenchAbsent, Pairs, nvbench_pairs
 from benchx.measure.timers import Timer, make_timer
 from benchx.measure.warmup import warm_up
 from benchx.stats.summary import median, relative_difference
@@ -26,7 +27,7 @@ _CPU_COPY_KIB = 128
 """Both buffers fit in a core's own cache, so that neighbours on the machine can't slow it."""
 
 _TIMEIT_CALLS = 200
-_ROUNDS = 60
+_CPU_ROUNDS, _GPU_ROUNDS = 60, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class TimerCheck:
         theirs_ms: By `other`, or the known duration.
         other: Who.
         deviation: ours / theirs - 1; where both were taken in turns, its median over the pairs.
+        pairs: Milliseconds of each turn, ours and theirs.
         reason: Why there is no comparison.
     """
 
@@ -47,6 +49,7 @@ class TimerCheck:
     theirs_ms: float | None
     other: str
     deviation: float | None = None
+    pairs: Pairs = ()
     reason: str | None = None
 
     @property
@@ -59,20 +62,15 @@ def calibrate_timer(device: Device) -> list[TimerCheck]:
     """Compare benchx's timer with others on `device`.
 
     GPU: a copy of 4 GiB and a bf16 8192^3 product against `triton.testing.do_bench` and
-    NVBench. CPU: a sleep of known length, and a 128 KiB copy against `timeit`.
+    NVBench, by turns and in short bursts from rest. CPU: a sleep of known length, and a copy of
+    128 KiB against `timeit`.
     """
     return _gpu_checks(device) if device.is_gpu else _cpu_checks(device)
 
 
 def compare(name: str, ours_ms: float, theirs_ms: float, other: str) -> TimerCheck:
-    """A comparison that could be made."""
-    return TimerCheck(
-        name=name,
-        ours_ms=ours_ms,
-        theirs_ms=theirs_ms,
-        other=other,
-        deviation=relative_difference(ours_ms, theirs_ms),
-    )
+    """One figure of each."""
+    return compare_pairs(name, [(ours_ms, theirs_ms)], other=other)
 
 
 def _cpu_checks(device: Device) -> list[TimerCheck]:
@@ -107,12 +105,12 @@ def alternate(
     theirs: Callable[[], float],
     *,
     other: str,
-    rounds: int = _ROUNDS,
+    rounds: int = _CPU_ROUNDS,
 ) -> TimerCheck:
     """Both figures in each of `rounds` rounds, in the order AB BA AB ..., compared in pairs.
 
     The two of a pair are a moment apart, so drift and disturbances that last longer than that
-    fall on both; the deviation is the median over the pairs.
+    fall on both.
     """
     pairs = []
     for index in range(rounds):
@@ -121,41 +119,45 @@ def alternate(
             pairs.append((ours(), second))
         else:
             pairs.append((ours(), theirs()))
+    return compare_pairs(name, pairs, other=other)
+
+
+def compare_pairs(name: str, pairs: Sequence[tuple[float, float]], *, other: str) -> TimerCheck:
+    """Medians of (ours, theirs) and, as the deviation, the median over the pairs' deviations."""
     return TimerCheck(
         name=name,
         ours_ms=median([pair[0] for pair in pairs]),
         theirs_ms=median([pair[1] for pair in pairs]),
         other=other,
         deviation=median([relative_difference(*pair) for pair in pairs]),
+        pairs=tuple(pairs),
     )
 
 
 def _gpu_checks(device: Device) -> list[TimerCheck]:
+    pairs, absent = _nvbench(device)
     timer = make_timer("events", device, ColdCache(device))
-    copy_bytes = min(GPU_CEILING.copy_bytes, device.memory_bytes // 8)
+    size = GPU_CEILING.within(device)
     work = {
-        "copy": (f"copy of {copy_bytes / 2**30:g} GiB", copy_call(device, copy_bytes)),
+        "copy": (f"copy of {size.copy_bytes / 2**30:g} GiB", copy_call(device, size.copy_bytes)),
         "product": (
-            f"{GPU_CEILING.dtype} product {GPU_CEILING.matrix}^3",
-            product_call(device, GPU_CEILING.matrix, GPU_CEILING.dtype),
+            f"{size.dtype} product {size.matrix}^3",
+            product_call(device, size.matrix, size.dtype),
         ),
     }
-    nvbench_ms, absent = _nvbench(device)
     checks: list[TimerCheck] = []
     for key, (name, call) in work.items():
-        warm_up(call, device)
-        checks.append(_against_do_bench(name, call, timer))
-        ours_ms = checks[-1].ours_ms
+        checks.append(_against_do_bench(name, call, timer, device))
         if absent is None:
-            checks.append(compare(name, ours_ms, nvbench_ms[key], "NVBench"))
+            checks.append(compare_pairs(name, pairs[key], other="NVBench"))
         else:
-            checks.append(_without(name, ours_ms, "NVBench", absent))
+            checks.append(_without(name, checks[-1].ours_ms, "NVBench", absent))
     return checks
 
 
-def _against_do_bench(name: str, call: PreparedCall, timer: Timer) -> TimerCheck:
+def _against_do_bench(name: str, call: PreparedCall, timer: Timer, device: Device) -> TimerCheck:
     def ours() -> float:
-        return median(timer.sample([call], 50).device_time_ms)
+        return burst_ms(call, device, timer)
 
     try:
         from triton.testing import do_bench
@@ -163,16 +165,17 @@ def _against_do_bench(name: str, call: PreparedCall, timer: Timer) -> TimerCheck
         return _without(name, ours(), "triton do_bench", f"triton can't be imported: {error}")
 
     def theirs() -> float:
+        rested_and_warm_s(call, device)
         return float(do_bench(call.run, return_mode="median"))
 
-    return alternate(name, ours, theirs, other="triton do_bench", rounds=4)
+    return alternate(name, ours, theirs, other="triton do_bench", rounds=_GPU_ROUNDS)
 
 
-def _nvbench(device: Device) -> tuple[Mapping[str, float], str | None]:
+def _nvbench(device: Device) -> tuple[Mapping[str, Pairs], str | None]:
     if device.vendor != "nvidia":
         return {}, "NVBench is for NVIDIA GPUs"
     try:
-        return nvbench_times_ms(device), None
+        return nvbench_pairs(device), None
     except NvbenchAbsent as absent:
         return {}, str(absent)
 

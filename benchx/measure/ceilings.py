@@ -82,17 +82,17 @@ def higher_of(known: Ceilings, found: Ceilings) -> Ceilings:
 
 
 def measure_ceilings(device: Device, size: WorkSize) -> Ceilings:
-    """Measure now; the copy is sized down to an eighth of the device's memory if need be."""
-    copy_bytes = min(size.copy_bytes, device.memory_bytes // 8)
+    """Measure now, `size.within(device)`."""
+    size = size.within(device)
     timer = make_timer("auto", device, ColdCache(device))
-    copy_ms = _median_ms(device, timer, copy_call(device, copy_bytes))
+    copy_ms = _median_ms(device, timer, copy_call(device, size.copy_bytes))
     product_ms = _median_ms(device, timer, product_call(device, size.matrix, size.dtype))
     if device.is_gpu:
         import torch
 
         torch.cuda.empty_cache()
     return Ceilings(
-        copy_gb_s=2 * copy_bytes / copy_ms / 1e6,
+        copy_gb_s=2 * size.copy_bytes / copy_ms / 1e6,
         matmul_tflop_s=2 * size.matrix**3 / product_ms / 1e9,
         matmul_dtype=size.dtype,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchx.core.call import PreparedCall
@@ -28,6 +28,10 @@ class WorkSize:
     copy_bytes: int
     matrix: int
     dtype: str
+
+    def within(self, device: Device) -> WorkSize:
+        """The same, its copy cut down to an eighth of the device's memory if need be."""
+        return replace(self, copy_bytes=min(self.copy_bytes, device.memory_bytes // 8))
 
 
 GPU_CONTROL = WorkSize(256 * _MIB, 2048, "bfloat16")

@@ -11,6 +11,9 @@ from benchx.core.device import Device
 from benchx.measure.gpu import synchronize
 from benchx.stats.summary import median
 
+GPU_MIN_TIME_S, CPU_MIN_TIME_S = 0.05, 0.01
+"""An idle GPU takes tens of milliseconds to raise its clocks, a CPU less than a few."""
+
 _WINDOW = 3
 _TOLERANCE = 0.2
 _MAX_CALLS = 10_000
@@ -38,16 +41,15 @@ class WarmUp:
         return max(0.0, self.first_call_s - self.steady_call_s)
 
 
-def warm_up(
-    call: PreparedCall, device: Device, *, min_time_s: float = 0.05, max_time_s: float = 5.0
-) -> WarmUp:
+def warm_up(call: PreparedCall, device: Device, *, max_time_s: float = 5.0) -> WarmUp:
     """Call until steady.
 
     Steady means: the last three calls lie within 20 % of the fastest of them, and at least
-    `min_time_s` went by since the first call (an idle GPU takes tens of milliseconds to raise
-    its clocks). It ends unsteady at `max_time_s` after the first call, but always after one
-    more call, since without it there is nothing to take the first call's excess over.
+    50 ms (CPU: 10 ms) went by since the first call. It ends unsteady at `max_time_s` after the
+    first call, but always after one more call, since without it there is nothing to take the
+    first call's excess over.
     """
+    min_time_s = GPU_MIN_TIME_S if device.is_gpu else CPU_MIN_TIME_S
     return until_steady(
         lambda: _timed_call_s(call, device), min_time_s=min_time_s, max_time_s=max_time_s
     )
