@@ -53,6 +53,9 @@ def kv(
     tier: Annotated[
         list[str] | None, typer.Option(metavar="NAME=GB/s", help="A tier of your own.")
     ] = None,
+    versus: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Compare patterns of a hybrid-vs-full run.")
+    ] = None,
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")
     ] = None,
@@ -68,6 +71,11 @@ def kv(
     from benchx.cli.kv_measured import measured_prefill
 
     arch = load_architecture(architecture)
+    if versus is not None:
+        from benchx.cli.kv_versus import print_versus
+
+        print_versus(versus, arch.name, chart, as_json=as_json)
+        return
     measured = measured_prefill(run, arch.name) if run else None
     arch = measured.arch if measured else arch
     machine, rate = _machine(hardware, gpus)

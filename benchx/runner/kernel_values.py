@@ -26,10 +26,9 @@ def kernel_values(
 
 
 def _rates(work: Work, seconds: float, ceilings: Mapping[str, Any]) -> dict[str, float]:
-    rates = {
-        metric.COMPUTE.id: work.flops / seconds / 1e12,
-        metric.BANDWIDTH.id: work.min_bytes / seconds / 1e9,
-    }
+    rates = {metric.BANDWIDTH.id: work.min_bytes / seconds / 1e9}
+    if work.flops:
+        rates[metric.COMPUTE.id] = work.flops / seconds / 1e12
     if work.tokens:
         rates[metric.TOKENS.id] = work.tokens / seconds
     least_s = roofline_s(work, ceilings)

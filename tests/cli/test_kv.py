@@ -129,3 +129,41 @@ def test_a_run_gives_measured_times_and_the_exponent(benchx: Command, tmp_path: 
     assert "no prefill of kimi-k3" in " ".join(
         benchx("kv", "kimi-k3", "--run", str(run)).err.split()
     )
+
+
+def test_patterns_of_a_run_are_compared_with_the_models_own(
+    benchx: Command, tmp_path: Path
+) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(
+        "schema: 1\nkind: model\narchitecture: kimi-linear-48b-a3b\nphase: prefill\n"
+        "backends: [chunked+sdpa]\nfixed: {layers: 4, shrink: 16, dtype: float32}\n"
+        "axes: {pattern: [own, all_mla], seqlens: [32, 64]}\n"
+        "measure: {launches: 1, cache: warm, min_samples: 1, max_samples: 2, max_time: 0.1s}\n"
+    )
+    assert benchx("run", str(scenario), "--out", str(tmp_path / "out")).code == 0
+    run, picture = next((tmp_path / "out").iterdir()), tmp_path / "versus.png"
+    found = benchx("kv", KIMI, "--versus", str(run), "--chart", str(picture))
+    assert found.code == 0, found.err
+    row = next(line for line in found.out.splitlines() if line.startswith("prefill"))
+    assert "all_mla" in row
+    assert picture.stat().st_size > 5_000
+    data = json.loads(benchx("kv", KIMI, "--versus", str(run), "--json").out)
+    assert data[0]["bytes_ratio_at_longest"] < 1  # at 64 tokens the state outweighs the cache
+
+
+def test_bandwidths_of_a_run_of_kv_tiers_replace_the_assumed_ones(
+    benchx: Command, tmp_path: Path
+) -> None:
+    scenario = tmp_path / "tiers.yaml"
+    scenario.write_text(
+        "schema: 1\nkind: kernel\nop: kv_copy\nbackends: [blocks]\n"
+        "fixed: {total_bytes: 1M}\naxes: {route: [memory, file_read], block_bytes: [4k, 1M]}\n"
+        "measure: {launches: 1, min_samples: 1, max_samples: 2, max_time: 0.1s}\n"
+    )
+    assert benchx("run", str(scenario), "--out", str(tmp_path / "out")).code == 0
+    run = next((tmp_path / "out").iterdir())
+    found = benchx("kv", KIMI, "--tiers", str(run), "--json")
+    tiers = json.loads(found.out)["tiers"]
+    assert [row["tier"]["name"] for row in tiers] == ["memory", "file_read"]
+    assert all(row["tier"]["source"] == f"measured, {run.name}" for row in tiers)

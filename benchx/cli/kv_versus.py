@@ -1,0 +1,139 @@
+"""`benchx kv ARCH --versus RUN`: layers as published against one kind of attention in all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchx.cli.terminal import print_json, print_rows, stdout
+from benchx.core.axes import parse_lengths
+from benchx.core.errors import UsageError
+from benchx.core.units import format_count
+
+if TYPE_CHECKING:
+    from benchx.architectures.crossover import Crossover
+
+OWN = "own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Times of one pattern.
+
+    Attributes:
+        phase: prefill or decode.
+        batch: Sequences.
+        pattern: Attention of the layers.
+        times_ms: Length (of the prompt, or of the context) -> median device time.
+        left_bytes: Length -> bytes of cache and state (prefill only).
+    """
+
+    phase: str
+    batch: int
+    pattern: str
+    times_ms: Mapping[int, float]
+    left_bytes: Mapping[int, float]
+
+
+def print_versus(path: Path, name: str, chart: Path | None, *, as_json: bool) -> None:
+    """Print where each pattern overtakes the model's own, and draw it.
+
+    Raises:
+        UsageError: The run does not hold the model's own pattern and another one.
+    """
+    series = read_series(path, name)
+    rows = [_row(one, series) for one in series if one.pattern != OWN]
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(stdout(), [_text(row) for row in rows])
+        stdout().print(
+            "ratio: time of the pattern / time of the model's own; above 1, own is faster"
+        )
+    if chart is not None:
+        from benchx.reporting.chart_kv_versus import draw_versus
+
+        print(draw_versus([asdict(one) for one in series], f"{name}; {path.name}", chart))
+
+
+def read_series(path: Path, name: str) -> list[Series]:
+    """Every (phase, batch, pattern) of a run, the fastest backend of each length."""
+    from benchx.runner.aggregate import load_run
+
+    found: dict[tuple[str, int, str], tuple[dict[int, float], dict[int, float]]] = {}
+    for row in load_run(path).rows:
+        if row.get("op") != name or row.get("outcome") != "ok" or row.get("prefix"):
+            continue
+        key, length = _place(row)
+        times, sizes = found.setdefault(key, ({}, {}))
+        took = row["device_time_ms_p50"]
+        times[length] = min(took, times.get(length, took))
+        sizes[length] = (row["kv_cache_bytes"] or 0) + (row["kv_state_bytes"] or 0)
+    patterns = {pattern for _, _, pattern in found}
+    if OWN not in patterns or len(patterns) < 2:
+        raise UsageError(
+            f"{path}: holds patterns {', '.join(sorted(patterns)) or '(none)'} of {name}",
+            hint="benchx run hybrid-vs-full",
+        )
+    return [
+        Series(
+            phase=phase,
+            batch=batch,
+            pattern=pattern,
+            times_ms=dict(sorted(times.items())),
+            left_bytes=dict(sorted(sizes.items())) if phase == "prefill" else {},
+        )
+        for (phase, batch, pattern), (times, sizes) in found.items()
+    ]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[tuple[str, int, str], int]:
+    if row["phase"] == "decode":
+        return ("decode", int(row["batch"]), str(row["pattern"])), int(row["context"])
+    lengths = parse_lengths(row["seqlens"])
+    return ("prefill", len(lengths), str(row["pattern"])), lengths[0]
+
+
+def _row(one: Series, series: Sequence[Series]) -> dict[str, Any]:
+    from benchx.architectures.crossover import crossover
+
+    own = next(
+        (s for s in series if (s.phase, s.batch, s.pattern) == (one.phase, one.batch, OWN)), None
+    )
+    found: Crossover | None = crossover(own.times_ms, one.times_ms) if own else None
+    longest = found.longest if found else None
+    left = None
+    if own is not None and longest is not None and own.left_bytes:
+        left = one.left_bytes[longest] / own.left_bytes[longest]
+    return {
+        "phase": one.phase,
+        "batch": one.batch,
+        "pattern": one.pattern,
+        "crossover": found.at if found else None,
+        "shortest": found.shortest if found else None,
+        "ratio_at_shortest": found.first_ratio if found else None,
+        "longest": longest,
+        "ratio_at_longest": found.last_ratio if found else None,
+        "bytes_ratio_at_longest": left,
+    }
+
+
+def _text(row: Mapping[str, Any]) -> dict[str, Any]:
+    def length(value: int | None) -> str:
+        return "-" if value is None else format_count(value)
+
+    def three(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3g}"
+
+    at = row["crossover"]
+    return {
+        "phase": row["phase"],
+        "batch": row["batch"],
+        "pattern": row["pattern"],
+        "crosses own at": "nowhere" if at is None else f"{at:,.0f} tokens",
+        f"ratio at {length(row['shortest'])}": three(row["ratio_at_shortest"]),
+        f"ratio at {length(row['longest'])}": three(row["ratio_at_longest"]),
+        "bytes ratio": three(row["bytes_ratio_at_longest"]),
+    }

@@ -1,0 +1,68 @@
+"""Prefill and decode times of a model's own layers against one kind of attention in all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchx.core.errors import UsageError
+from benchx.core.units import format_count
+from benchx.reporting.chart_canvas import Frame, legend_above, new_figure, themed
+from benchx.reporting.chart_scales import label_log_axis
+from benchx.reporting.theme import EDGE, EDGE_WIDTH, Style, styles_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_HEIGHT_IN = 2.6
+_X = {"prefill": "prompt, tokens", "decode": "context, tokens"}
+Curves = Sequence[Mapping[str, Any]]
+"""Each with `phase`, `batch`, `pattern` and `times_ms` (length -> milliseconds)."""
+
+
+def draw_versus(curves: Curves, source: str, path: Path) -> Path:
+    """Write the chart, a panel per phase and batch; returns its path.
+
+    Raises:
+        UsageError: The path ends in neither .png nor .svg.
+    """
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"can't draw {path.name}; expected a name ending in .png or .svg")
+    panels = list(dict.fromkeys((curve["phase"], curve["batch"]) for curve in curves))
+    styles = styles_for(curve["pattern"] for curve in curves)
+    frame = Frame(
+        title="From which length on do the model's own layers beat one kind of attention?",
+        notes=("own: layers as published; all_mla, all_kda: that attention in every layer.",),
+        source=source,
+    )
+    with themed():
+        figure = new_figure(frame, _HEIGHT_IN)
+        row = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (phase, batch) in zip(row, panels, strict=True):
+            chosen = [c for c in curves if (c["phase"], c["batch"]) == (phase, batch)]
+            _panel(axes, chosen, styles)
+            axes.set_title(f"{phase}, batch {batch}", pad=18)
+            axes.set_xlabel(_X[phase])
+        row[0].set_ylabel("ms")
+        legend_above(row[0], styles, {name: name for name in styles})
+        figure.savefig(path)
+    return path
+
+
+def _panel(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    for curve in curves:
+        style = styles[curve["pattern"]]
+        axes.plot(
+            list(curve["times_ms"]), list(curve["times_ms"].values()), color=style.colour,
+            linestyle=style.dashes, marker=style.marker, markeredgecolor=EDGE,
+            markeredgewidth=EDGE_WIDTH,
+        )  # fmt: skip
+    lengths = sorted({length for curve in curves for length in curve["times_ms"]})
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(lengths, [format_count(length) for length in lengths])
+    axes.xaxis.set_minor_locator(NullLocator())
+    label_log_axis(axes.yaxis)
