@@ -163,7 +163,7 @@ def test_pass_through_arguments_keep_their_form() -> None:
         "speculative-config": {"method": "dspark", "num_speculative_tokens": 8},
         "stream-interval": 10,
         "enable-log-requests": True,
-        "lora-modules": ["a=b", "c=d"],
+        "lora-modules": ("a=b", "c=d"),
     }
     made = command_line(("serve",), {}, passed)
     assert made == (

@@ -21,6 +21,7 @@ from benchx.core.errors import UsageError
 from benchx.core.outcome import Outcome
 from benchx.serving.engines.base import Capabilities, Engine, EngineSettings, Missing
 from benchx.serving.engines.process import EngineFailed, EngineProcess, Launch, claim_port
+from benchx.serving.engines.python_package import installed_version
 from benchx.serving.engines.session import RunningEngine, running, settings_from
 from benchx.serving.request import Endpoint
 
@@ -32,6 +33,7 @@ class FakeEngine:
 
     name = "fake"
     title = "a script"
+    distributions: tuple[str, ...] = ("psutil",)
 
     def __init__(self, pids: Path) -> None:
         self.pids = pids
@@ -222,7 +224,16 @@ def test_what_a_record_says_of_an_engine_is_plain_data(engine: FakeEngine, tmp_p
     told = run_fake(engine, tmp_path, "good").to_json()
     assert json.loads(json.dumps(told)) == told
     assert told["gpus"] == 0
+    assert told["version"] == f"psutil {psutil.__version__}"
     assert told["ready_s"] > 0
+
+
+def test_a_version_is_asked_of_the_python_that_runs_the_engine() -> None:
+    other = EngineSettings(name="fake", python=(sys.executable,))
+    assert installed_version(other, ("no-such", "psutil")) == f"psutil {psutil.__version__}"
+    assert installed_version(other, ("no-such",)) is None
+    assert installed_version(replace(other, python=("no-such-python",)), ("psutil",)) is None
+    assert installed_version(replace(other, python=("vllm", "serve")), ("psutil",)) is None
 
 
 def test_settings_come_from_plain_data_and_unknown_ones_are_refused() -> None:

@@ -13,8 +13,8 @@ from benchx.serving.request import Api, Endpoint
 
 UsageRule = Literal["always", "on_request", "never"]
 
-ArgValue = str | int | float | bool | list[Any] | dict[str, Any]
-"""Value of a pass-through argument; `true` is the bare flag, a mapping becomes JSON."""
+ArgValue = str | int | float | bool | list[Any] | tuple[Any, ...] | dict[str, Any]
+"""Value of a pass-through argument: `true` is the bare flag, a list several words, a mapping JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +146,17 @@ class Capabilities:
 
 
 class Engine(Protocol):
-    """One engine. All methods but `prepare` are pure: nothing is started or imported."""
+    """One engine. All methods but `prepare` are pure: nothing is started or imported.
+
+    Attributes:
+        name: As in scenarios.
+        title: As in `benchx list engines`.
+        distributions: Python packages of which one is the engine; empty when it is none.
+    """
 
     name: str
     title: str
+    distributions: tuple[str, ...]
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Why it can't run on this machine with these settings, or None."""

