@@ -14,7 +14,7 @@ from benchx.serving.request import Api, Endpoint
 UsageRule = Literal["always", "on_request", "never"]
 
 ArgValue = str | int | float | bool | list[Any] | tuple[Any, ...] | dict[str, Any]
-"""Value of a pass-through argument: `true` is the bare flag, a list several words, a mapping JSON."""
+"""Value of a passed-through flag: `true` is the bare flag, a list several words, a mapping JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
