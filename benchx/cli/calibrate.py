@@ -1,33 +1,58 @@
-"""`benchx calibrate`: whether this machine's timers tell the truth."""
+"""`benchx calibrate`: whether this machine's timers and the serving client tell the truth."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchx.cli.arguments import AsJson
-from benchx.cli.terminal import print_json, print_rows, stdout
+from benchx.cli.arguments import AsJson, Overrides
+from benchx.cli.terminal import print_json, print_rows, stderr, stdout
 from benchx.core.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
     from benchx.measure.calibrate import TimerCheck
+    from benchx.serving.calibrate import Calibration, CalibrationLoad
 
 
 def calibrate(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCENARIO]",
+            help="A serving scenario whose loads the client is to be tried at.",
+        ),
+    ] = None,
     *,
+    overrides: Overrides = None,
     timer: Annotated[
         bool, typer.Option("--timer", help="Compare the timers with independent ones.")
     ] = False,
+    ttft_ms: Annotated[
+        float, typer.Option("--ttft-ms", help="Time to first token of the bundled server.")
+    ] = 100.0,
+    token_ms: Annotated[
+        float, typer.Option("--token-ms", help="Time per token of the bundled server.")
+    ] = 20.0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the timers with independent ones.
+    """Compare what benchx measures with what is known to be true.
 
-    Work of known duration, timed by benchx and by somebody else; exit code 4 beyond 2 %.
+    With --timer: work of known duration, timed by benchx and by somebody else; exit code 4 beyond
+    2 %. With SCENARIO: its loads, sent to a bundled server that knows what it sent and when; exit
+    code 4 when the client's own error is beyond its limits.
     """
-    if not timer:
+    if scenario is not None:
+        _client(_loads(scenario, overrides or (), ttft_ms, token_ms), as_json=as_json)
+    elif timer:
+        _timer(as_json=as_json)
+    else:
         raise UsageError("nothing to calibrate was named", hint="benchx calibrate --timer")
+
+
+def _timer(*, as_json: bool) -> None:
     from benchx.measure.calibrate import TOLERANCE, calibrate_timer
     from benchx.measure.device import probe_device
 
@@ -53,4 +78,55 @@ def _row(check: TimerCheck) -> dict[str, str | None]:
         "other clock": check.other,
         "deviation": None if check.deviation is None else f"{check.deviation:+.2%}",
         "verdict": verdict,
+    }
+
+
+def _loads(
+    name: str, overrides: Sequence[str], ttft_ms: float, token_ms: float
+) -> tuple[CalibrationLoad, ...]:
+    """The loads of a scenario's serving points."""
+    from benchx import scenario
+    from benchx.cli.words import vocabulary
+    from benchx.serving.calibrate import loads_of
+    from benchx.serving.groundtruth.stream import Pace
+
+    points = scenario.expand(scenario.load(name, overrides=overrides), vocabulary())
+    loads = loads_of(points, Pace(ttft_ms=ttft_ms, token_ms=token_ms))
+    if not loads:
+        raise UsageError(f"{name} has no serving point with a load")
+    return loads
+
+
+def _client(loads: Sequence[CalibrationLoad], *, as_json: bool) -> None:
+    from benchx.serving.calibrate import calibrate_client
+
+    found = []
+    for number, load in enumerate(loads, 1):
+        stderr().print(f"[{number}/{len(loads)}] {load.label}: {load.requests} requests")
+        found.append(calibrate_client(load))
+    if as_json:
+        print_json(
+            [one.to_json() | {"load": ld.label} for ld, one in zip(loads, found, strict=True)]
+        )
+    else:
+        print_rows(stdout(), [_load_row(*pair) for pair in zip(loads, found, strict=True)])
+    wrong = [load.label for load, one in zip(loads, found, strict=True) if not one.passed]
+    if wrong:
+        raise RunFailed(
+            f"the client's own error is too large at {', '.join(wrong)}",
+            hint="other work on the machine disturbs this; try again on an idle one",
+        )
+
+
+def _load_row(load: CalibrationLoad, found: Calibration) -> dict[str, str]:
+    return {
+        "load": load.label,
+        "TTFT error ms": f"{found.ttft_error_ms_mean:+.2f}",
+        "p99": f"{found.ttft_error_ms_p99:+.2f}",
+        "of it receiving": f"{found.receive_lag_ms_mean:+.2f}",
+        "TPOT error": f"{found.tpot_error:.3%}",
+        "send lag p99 ms": f"{found.send_lag_ms_p99:.2f}",
+        "CPU ms/1k tok": f"{found.cpu_ms_per_1000_tokens:.1f}",
+        "lost": str(found.lost),
+        "verdict": "ok" if found.passed else "OFF",
     }
