@@ -27,12 +27,6 @@ class Kind(StrEnum):
 Entries = list[dict[str, Any]]
 """Plain data, one mapping per entry; what `--json` prints."""
 
-NOTHING = {
-    Kind.ENGINES: "No serving engine yet: this version measures kernels only.",
-    Kind.HARDWARE: "No hardware table yet: devices are probed and their ceilings measured; "
-    "see `benchx doctor`.",
-}
-
 
 def list_(
     kind: Annotated[str, typer.Argument(metavar="WHAT", help="Which kind of word.")],
@@ -51,10 +45,8 @@ def list_(
     entries = ENTRIES[chosen]()
     if as_json:
         print_json(entries)
-    elif entries:
-        print_rows(stdout(), _rows(chosen, entries))
     else:
-        stdout().print(NOTHING[chosen])
+        print_rows(stdout(), _rows(chosen, entries))
 
 
 def _rows(kind: Kind, entries: Entries) -> Entries:
@@ -150,15 +142,50 @@ def _metrics() -> Entries:
     ]
 
 
-def _none() -> Entries:
-    return []
+def _engines() -> Entries:
+    from benchx.serving.engines.base import EngineSettings
+    from benchx.serving.engines.catalog import ENGINES
+
+    found = []
+    for engine in ENGINES:
+        missing = engine.missing(EngineSettings(name=engine.name, model="tiny"))
+        found.append(
+            {
+                "engine": engine.name,
+                "title": engine.title,
+                "here": missing is None,
+                "install": missing.install if missing else None,
+            }
+        )
+    return found
+
+
+def _hardware() -> Entries:
+    from benchx.economics.catalogue import Prices, hardware_table
+
+    prices = Prices()
+    return [
+        {
+            "hardware": entry.name,
+            "title": entry.title,
+            "bf16_tflop_s": entry.bf16_tflop_s,
+            "memory_gb": entry.memory_gb,
+            "bandwidth_tb_s": entry.bandwidth_tb_s,
+            "prices": [
+                f"{tier} {price.per_gpu_hour:g} {price.currency}/h ({price.date})"
+                for tier in prices.tiers()
+                if (price := prices.price(entry, tier))
+            ],
+        }
+        for entry in hardware_table()
+    ]
 
 
 ENTRIES: Mapping[Kind, Callable[[], Entries]] = {
     Kind.SCENARIOS: _scenarios,
     Kind.OPS: _ops,
     Kind.BACKENDS: _backends,
-    Kind.ENGINES: _none,
+    Kind.ENGINES: _engines,
     Kind.METRICS: _metrics,
-    Kind.HARDWARE: _none,
+    Kind.HARDWARE: _hardware,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchx.cli.list import NOTHING, Kind
+from benchx.cli.list import Kind
 from benchx.core.metric import METRICS
 from benchx.ops.vocabulary import kernel_words
 from benchx.scenario import shipped
@@ -22,13 +22,22 @@ def test_every_kind_is_listed_for_people_and_for_scripts(benchx: Command, kind: 
     assert (text.code, data.code) == (0, 0)
     assert (text.err, data.err) == ("", "")
     entries = json.loads(data.out)
-    assert bool(entries) == (kind not in NOTHING)
+    assert entries
     assert text.out.strip()
 
 
-def test_what_does_not_exist_yet_is_said_in_a_sentence(benchx: Command) -> None:
-    assert "kernels only" in benchx("list", "engines").out
-    assert benchx("list", "engines", "--json").out == "[]\n"
+def test_each_engine_says_whether_it_is_here_or_how_to_get_it(benchx: Command) -> None:
+    engines = {one["engine"]: one for one in json.loads(benchx("list", "engines", "--json").out)}
+    assert engines["endpoint"]["here"]
+    for name, engine in engines.items():
+        assert engine["here"] or engine["install"], name
+
+
+def test_hardware_is_listed_with_its_prices_their_currency_and_date(benchx: Command) -> None:
+    listed = json.loads(benchx("list", "hardware", "--json").out)
+    hardware = {one["hardware"]: one for one in listed}
+    assert "rental 2.9 USD/h (2026-07)" in hardware["h200"]["prices"]
+    assert hardware["tpu-v7"]["prices"] == []
 
 
 def test_every_shipped_scenario_is_listed_with_its_question_and_its_points(
