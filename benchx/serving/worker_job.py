@@ -186,6 +186,11 @@ def _take(
     for result in message:
         why = on_result(result)
         if why is not None:
-            for other in children:
-                if other.report is None:
-                    other.tell(why)
+            _stop(children, why)
+
+
+def _stop(children: Sequence[_Child], why: str) -> None:
+    """Have every process that still runs send nothing new."""
+    for child in children:
+        if child.report is None:
+            child.tell(why)

@@ -131,17 +131,19 @@ def read_requests(folder: Path) -> dict[str, list[dict[str, Any]]]:
     Raises:
         StoreError: A file can't be read.
     """
+    files = sorted((folder / REQUESTS_FOLDER).glob("*"))
+    lines = {file.stem: list(read_entries(file).items) for file in files if file.suffix == ".jsonl"}
+    tables = {file.stem: _decode(file) for file in files if file.suffix == ".parquet"}
+    return lines | tables
+
+
+def _decode(file: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted((folder / REQUESTS_FOLDER).glob("*")):
-        if file.suffix == ".jsonl":
-            found[file.stem] = list(read_entries(file).items)
-        elif file.suffix == ".parquet":
-            try:
-                with storing(file, "read"):
-                    found[file.stem] = pq.read_table(file).to_pylist()
-            except pa.ArrowInvalid as error:
-                raise StoreError(f"{file} is not a readable Parquet file: {error}") from error
-    return found
+    try:
+        with storing(file, "read"):
+            rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+    except pa.ArrowInvalid as error:
+        raise StoreError(f"{file} is not a readable Parquet file: {error}") from error
+    return rows
