@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from benchx.core.call import PreparedCall
 from benchx.measure.cache import ColdCache
-from benchx.measure.sampling import SampleBatch
+from benchx.measure.sampling import SampleBatch, restore
 
 _SAMPLE_NS = 1_000_000
 """A warm sample lasts at least this long: 1 ms is 10 000 times what reading the clock takes."""
@@ -75,11 +75,7 @@ class CpuTimer:
     def _one_sample(self, calls: Sequence[PreparedCall], index: int, inner: int) -> float:
         """Mean milliseconds of `inner` calls, starting the rotation at `index * inner`."""
         picked = [calls[(index * inner + i) % len(calls)] for i in range(inner)]
-        for call in picked:
-            if call.reset is not None:
-                call.reset()
-        if self._cache is not None:
-            self._cache.flush()
+        restore(picked, self._cache)
         runs = [call.run for call in picked]
         start_ns = self._clock_ns()
         for run in runs:

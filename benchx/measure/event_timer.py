@@ -10,7 +10,12 @@ from benchx.core.call import PreparedCall
 from benchx.core.device import Device
 from benchx.measure import gpu
 from benchx.measure.cache import ColdCache
-from benchx.measure.sampling import SampleBatch, TimerUnsupported, gpu_call_time_ms
+from benchx.measure.sampling import (
+    SampleBatch,
+    TimerUnsupported,
+    gpu_call_time_ms,
+    restore,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -78,10 +83,7 @@ class EventTimer:
 
     def _submit(self, call: PreparedCall, start: torch.cuda.Event | None) -> int:
         """Queue one call, with `start` just before it; returns the host's nanoseconds in it."""
-        if call.reset is not None:
-            call.reset()
-        if self._cache is not None:
-            self._cache.flush()
+        restore([call], self._cache)
         if self._spin is not None:
             self._spin.queue()
         if start is not None:

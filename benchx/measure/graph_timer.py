@@ -13,7 +13,7 @@ from benchx.core.call import PreparedCall
 from benchx.core.device import Device
 from benchx.measure import gpu
 from benchx.measure.cache import ColdCache, rotation_is_cold
-from benchx.measure.sampling import SampleBatch, TimerUnsupported, gpu_call_time_ms
+from benchx.measure.sampling import SampleBatch, TimerUnsupported, gpu_call_time_ms, restore
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ class GraphTimer:
             start, end = (gpu.timing_event() for _ in range(2))
             device_ms, host_ms = [], []
             for _ in range(count):
-                self._restore(captured.calls)
+                restore(captured.calls, self._cache)
                 start.record()
                 began_ns = time.perf_counter_ns()
                 captured.graph.replay()
@@ -91,13 +91,6 @@ class GraphTimer:
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
         """See `Timer.call_time_ms`; the call as Python makes it, not a replay."""
         return gpu_call_time_ms(call, count, device=self._device, cache=self._cache)
-
-    def _restore(self, calls: tuple[PreparedCall, ...]) -> None:
-        for call in calls:
-            if call.reset is not None:
-                call.reset()
-        if self._cache is not None:
-            self._cache.flush()
 
     def _notes(self, copies: int, replay_ms: float) -> tuple[str, ...]:
         is_cold = rotation_is_cold(copies, self._copy_bytes, self._device)
@@ -122,7 +115,7 @@ class GraphTimer:
         with torch.cuda.stream(stream):
             call_ms = _warm_up_ms(calls)
         torch.cuda.synchronize()
-        self._restore(calls)
+        restore(calls, self._cache)
         torch.cuda.synchronize()
         stateful = any(call.reset is not None for call in calls)
         unrolled = unrolled_calls(call_ms, len(calls), stateful=stateful)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +59,15 @@ class Timer(Protocol):
         """`count` times from submission on an idle device until the device is idle again."""
 
 
+def restore(calls: Iterable[PreparedCall], cache: ColdCache | None) -> None:
+    """Bring about the state in which a sample begins: reset calls, then (if asked) a cold cache."""
+    for call in calls:
+        if call.reset is not None:
+            call.reset()
+    if cache is not None:
+        cache.flush()
+
+
 def gpu_call_time_ms(
     call: PreparedCall, count: int, *, device: Device, cache: ColdCache | None
 ) -> tuple[float, ...]:
@@ -71,10 +80,7 @@ def gpu_call_time_ms(
 
     times = []
     for _ in range(count):
-        if call.reset is not None:
-            call.reset()
-        if cache is not None:
-            cache.flush()
+        restore([call], cache)
         torch.cuda.synchronize(device.index)
         start_ns = time.perf_counter_ns()
         call.run()

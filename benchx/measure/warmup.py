@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
 from benchx.measure.gpu import synchronize
+from benchx.measure.sampling import restore
 from benchx.stats.summary import median
 
 GPU_MIN_TIME_S, CPU_MIN_TIME_S = 0.05, 0.01
@@ -78,8 +79,7 @@ def until_steady(timed: Callable[[], float], *, min_time_s: float, max_time_s: f
 
 
 def _timed_call_s(call: PreparedCall, device: Device) -> float:
-    if call.reset is not None:
-        call.reset()
+    restore([call], None)
     synchronize(device)
     began_s = time.perf_counter()
     call.run()

@@ -14,6 +14,7 @@ from benchx.core.record import Check
 from benchx.measure.correctness import Verdict, judge, poison
 from benchx.measure.gpu import synchronize
 from benchx.measure.memory import peak_extra_bytes
+from benchx.measure.sampling import restore
 from benchx.measure.warmup import WarmUp, warm_up
 from benchx.ops.base import Backend
 from benchx.runner.faults import Guard, poison_of
@@ -111,8 +112,7 @@ def _judged(backend: Backend[Any], timed: PreparedCall, bench: Bench) -> Prepare
 
 def _check(call: PreparedCall, bench: Bench) -> Verdict:
     assert bench.reference is not None
-    if call.reset is not None:
-        call.reset()
+    restore([call], None)
     poison(bench.specs, bench.device)
     outputs = call.run()
     synchronize(bench.device)
@@ -120,6 +120,5 @@ def _check(call: PreparedCall, bench: Bench) -> Verdict:
 
 
 def _peak_bytes(call: PreparedCall, bench: Bench) -> int | None:
-    if call.reset is not None:
-        call.reset()
+    restore([call], None)
     return peak_extra_bytes(call.run, bench.device)
