@@ -131,7 +131,8 @@ def _status_text(run: Run) -> str:
 
 
 def _ceilings(launches: Sequence[LaunchInfo]) -> CeilingRates | None:
-    for launch in launches:
+    """Those of the last worker: they only rise in the course of a run."""
+    for launch in reversed(launches):
         data = launch.ceilings
         if data.get("copy_gb_s") and data.get("matmul_tflop_s"):
             return CeilingRates(

@@ -13,6 +13,10 @@ _MEANINGS: Mapping[str, str] = {
     "inner_repetitions": "one sample is the mean of several calls, each too short for the clock",
     "near_timer_resolution": "the call is so short that the clock's own step shows",
     "graph_overhead": "the figure may hold over 1 % of the cost of starting the graph",
+    "above_roofline": (
+        "faster than the ceilings allow for: the data were in a cache, or were mostly read, "
+        "which is faster than copying"
+    ),
     "unsteady_warm_up": "the time was still moving when the warm-up ended",
     "sw_power_cap": "the device ran at its power limit, below its highest clock",
     "sw_thermal_slowdown": "the driver lowered the clocks because of heat",

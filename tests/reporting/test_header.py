@@ -62,3 +62,11 @@ def test_the_method_says_how_many_points_were_timed_in_which_way(prefill_run: Ru
     stop = next(line for line in lines if line.startswith("Sampling ended by"))
     assert "(13 of 14 points)" in stop
     assert "max_time: the time limit and target_error" in stop
+
+
+def test_the_ceilings_are_those_of_the_last_worker_since_they_only_rise(prefill_run: Run) -> None:
+    first = prefill_run.launches[0]
+    raised = replace(first, ceilings={**first.ceilings, "copy_gb_s": 9000.0})
+    header = header_of(replace(prefill_run, launches=(first, raised)))
+    assert header.ceilings is not None
+    assert header.ceilings.copy_gb_s == 9000.0
