@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 
 from .model_attention import Attention, KdaCall, MlaCall
 from .model_cache import KdaCache, RowCache
@@ -204,7 +203,12 @@ class GqaMixer:
         cache.rows[:, step.begin : step.end] = torch.stack([k, v], dim=-3)
         keys, values = cache.rows[:, : step.end].to(q.dtype).unbind(-3)
         tokens = step.end - step.begin
-        bias = None if tokens == 1 or step.begin == 0 else causal_lower_right(tokens, step.end)
+        bias = None
+        if tokens > 1 and step.begin > 0:
+            # Only here: it brings in torch's compiler, as many modules as torch itself.
+            from torch.nn.attention.bias import causal_lower_right
+
+            bias = causal_lower_right(tokens, step.end)
         o = F.scaled_dot_product_attention(
             q.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), bias,
             is_causal=step.begin == 0 and tokens > 1, enable_gqa=True,

@@ -78,16 +78,18 @@ class MoeMlp:
 def grouped(x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
     """Rows of x [M, columns] times the matrix of their group: [M, rows].
 
+    Where torch has no such product, group by group: that reads `ends` back and launches for each.
+
     Args:
         x: Rows sorted by group.
         weights: [E, rows, columns].
         ends: int32 [E]; group e is rows `ends[e - 1]` to `ends[e]`.
     """
-    if x.dtype is torch.float64:
+    product = getattr(F, "grouped_mm", None)  # public since torch 2.10
+    if product is None or x.dtype is torch.float64:
         return _grouped_by_hand(x, weights, ends)
-    return torch.nn.functional.grouped_mm(
-        x.contiguous(), weights.to(x.dtype).transpose(1, 2), offs=ends
-    )
+    y: Tensor = product(x.contiguous(), weights.to(x.dtype).transpose(1, 2), offs=ends)
+    return y
 
 
 def _grouped_by_hand(x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:

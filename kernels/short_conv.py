@@ -6,18 +6,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_BLOCK_TOKENS, _BLOCK_CHANNELS = 32, 128
+
 
 def short_conv(x: Tensor, taps: Tensor, window: Tensor) -> Tensor:
     """SiLU of the causal convolution of x behind `window`; the window moves on.
 
+    One fused kernel on a GPU; torch operations elsewhere and in fp64.
+
     Args:
-        x: [B, S, channels].
-        taps: [channels, width]; the last tap meets the newest token.
+        x: [B, S, channels]; channels are contiguous, and so are the tokens of all sequences.
+        taps: [channels, width], contiguous; the last tap meets the newest token.
         window: [B, width - 1, channels], the inputs before x; updated in place.
 
     Returns:
         [B, S, channels] in x's dtype.
     """
+    fused = x.is_cuda and x.dtype is not torch.float64
+    return _fused(x, taps, window) if fused else _in_torch(x, taps, window)
+
+
+def _in_torch(x: Tensor, taps: Tensor, window: Tensor) -> Tensor:
     tokens, width = x.shape[1], taps.shape[1]
     padded = torch.cat([window.to(x.dtype), x], dim=1)
     weights = taps.to(x.dtype)
@@ -27,3 +36,22 @@ def short_conv(x: Tensor, taps: Tensor, window: Tensor) -> Tensor:
     if width > 1:
         window.copy_(padded[:, tokens:])
     return F.silu(y)
+
+
+def _fused(x: Tensor, taps: Tensor, window: Tensor) -> Tensor:
+    import triton
+
+    from .device import short_conv as device
+
+    sequences, tokens, channels = x.shape
+    width = taps.shape[1]
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(tokens, _BLOCK_TOKENS), triton.cdiv(channels, _BLOCK_CHANNELS), sequences)
+    device.short_conv[grid](
+        x, taps, window, y, tokens, channels, x.stride(1), window.stride(1),
+        WIDTH=width, BLOCK_T=_BLOCK_TOKENS, BLOCK_C=_BLOCK_CHANNELS, num_warps=4,
+    )  # fmt: skip
+    kept = torch.cat([window, x[:, -(width - 1) :].to(window.dtype)], dim=1) if width > 1 else None
+    if kept is not None:
+        window.copy_(kept[:, -(width - 1) :])
+    return y

@@ -31,7 +31,6 @@ class _Bound:
 
     inputs: Any
     run: Callable[[], Tensors]
-    graph_safe: bool
 
 
 class OperatorAttention:
@@ -45,11 +44,6 @@ class OperatorAttention:
     def __init__(self, kda: Backend[Any] | None, mla: Backend[Any] | None) -> None:
         self._kda, self._mla = kda, mla
         self._bound: dict[tuple[int, int], _Bound] = {}
-
-    @property
-    def graph_safe(self) -> bool:
-        """Whether every call that was bound may be captured."""
-        return all(bound.graph_safe for bound in self._bound.values())
 
     def kda_prefill(self, call: KdaCall) -> Tensor:
         """[B, S, H, V] of one layer; its state moves on."""
@@ -103,8 +97,7 @@ class OperatorAttention:
 
 def _bind(backend: Backend[Any], inputs: Any) -> _Bound:  # noqa: ANN401 - either kind of inputs
     """Only `run` is kept: the copy of the state that `reset` holds would double it."""
-    prepared = backend.prepare(inputs)
-    return _Bound(inputs, prepared.run, prepared.graph_safe)
+    return _Bound(inputs, backend.prepare(inputs).run)
 
 
 def _linear_inputs(call: KdaCall) -> linear_inputs.LinearInputs:

@@ -87,7 +87,7 @@ class StackBackend:
         return None
 
     def prepare(self, inputs: ModelInputs) -> PreparedCall:
-        """Allocates the cache; a first call binds the layers."""
+        """Allocates the cache; the first call of a decode step binds the layers."""
         attention, held = OperatorAttention(self.kda, self.mla), inputs.new_cache()
         states = _States.of(held)
 
@@ -99,7 +99,8 @@ class StackBackend:
                 logits = inputs.stack.prefill(inputs.tokens, held, attention, chunk=inputs.chunk)
             return {"logits": logits}
 
-        return PreparedCall(run=run, reset=lambda: states.restore(held))
+        # In prefill backends are prepared anew for every call, which no graph can hold.
+        return PreparedCall(run=run, reset=lambda: states.restore(held), graph_safe=inputs.decode)
 
     def provenance(self) -> Mapping[str, Any]:
         """Version of torch, and what the operators' backends say of themselves."""
