@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from benchx import __version__
-from benchx.cli import calibrate, doctor, kv, plan, probe, report, run
-from benchx.cli import list as list_
+from benchx.cli.arguments import with_resume_value
 from benchx.cli.terminal import complain
+from benchx.cli.verbs import VERBS, implementation
 from benchx.core.errors import BenchxError, ExitCode
 
 INTERRUPTED = 130
@@ -20,24 +21,6 @@ BROKEN_PIPE = 141
 # Older Typers raise click's exceptions, newer ones a copy of their own; BadParameter is either.
 _WrongUse: type[Exception] = typer.BadParameter.__bases__[0]
 
-# Plain help: rendering it with Rich would double the time that `benchx --help` takes.
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for verb, function in (
-    ("run", run.run),
-    ("plan", plan.plan),
-    ("list", list_.list_),
-    ("doctor", doctor.doctor),
-    ("report", report.report),
-    ("calibrate", calibrate.calibrate),
-    ("probe", probe.probe),
-    ("kv", kv.kv),
-):
-    app.command(verb)(function)
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -45,7 +28,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     _version: Annotated[
         bool,
@@ -63,15 +45,39 @@ def root(
     """
 
 
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The command with all verbs, of which only those that `arguments` name are imported.
+
+    Its help is plain: rendering it with Rich would double the time that `benchx --help` takes.
+    """
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for verb in VERBS:
+        wanted = verb.name in arguments
+        app.command(verb.name, help=None if wanted else verb.summary)(
+            implementation(verb) if wanted else _not_imported
+        )
+    return app
+
+
+def _not_imported() -> None:
+    """Stands in for a verb that the command line does not name."""
+
+
 def main() -> None:
     """Entry point of the console script; never shows a traceback unless `--debug` is given."""
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
-    arguments = run.with_resume_value([word for word in arguments if word != "--debug"])
+    arguments = with_resume_value([word for word in arguments if word != "--debug"])
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an ASCII terminal must not end a run
     try:
+        app = build(arguments)
         code = app(args=arguments or ["--help"], prog_name="benchx", standalone_mode=False)
     except SystemExit:  # Typer and Rich leave so when `head` or a pager has closed the pipe
         code = BROKEN_PIPE

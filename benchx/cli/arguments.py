@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,3 +19,16 @@ Overrides = Annotated[
 ]
 OutDir = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to write.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+NEWEST = "newest"
+"""What a bare `--resume` stands for."""
+
+
+def with_resume_value(arguments: Sequence[str]) -> list[str]:
+    """Give a bare `--resume` its value, so that `--resume` and `--resume RUN` can both be said."""
+    given = list(arguments)
+    for place, word in enumerate(given):
+        following = given[place + 1] if place + 1 < len(given) else "-"
+        if word == "--resume" and following.startswith("-"):
+            given[place] = f"--resume={NEWEST}"
+    return given

@@ -38,7 +38,7 @@ def calibrate(
     ] = 20.0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what benchx measures with what is known to be true.
+    """Compare what benchx measures with the truth.
 
     With --timer: work of known duration, timed by benchx and by somebody else; exit code 4 beyond
     2 %. With SCENARIO: its loads, sent to a bundled server that knows what it sent and when; exit

@@ -61,8 +61,9 @@ def kv(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how much cache an architecture leaves behind, and what loading it is worth.
+    """Size caches, and price loading them.
 
+    How much cache an architecture leaves behind per context, and what loading it is worth.
     Prefill times come from --run, or are bounded by the matrix rate of --hardware times --mfu.
     """
     from benchx.architectures import load_architecture

@@ -34,9 +34,10 @@ def probe(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a server a dozen small questions: streaming, usage, token ids, caching, exact lengths.
+    """Find out how a server behaves.
 
-    Prints its habits and the `engine` fields that a scenario should use for it.
+    Asks a dozen small questions: streaming, usage, token ids, caching, exact lengths. Prints its
+    habits and the `engine` fields that a scenario should use for it.
     """
     from benchx.serving.probe import ask_all
     from benchx.serving.probe_findings import report

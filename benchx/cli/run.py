@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchx.cli import plan
-from benchx.cli.arguments import AsJson, OutDir, Overrides
+from benchx.cli.arguments import NEWEST, AsJson, OutDir, Overrides
 from benchx.cli.terminal import print_json, stderr, stdout
 from benchx.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from benchx.runner import RunSummary
     from benchx.scenario import Scenario
-
-NEWEST = "newest"
-"""What a bare `--resume` stands for."""
 
 RESULTS = Path("results")
 
@@ -174,13 +171,3 @@ def _as_json(summary: RunSummary, report: Sequence[Path]) -> dict[str, object]:
         "report": [str(path) for path in report],
         "exit_code": int(summary.exit_code),
     }
-
-
-def with_resume_value(arguments: Sequence[str]) -> list[str]:
-    """Give a bare `--resume` its value, so that `--resume` and `--resume RUN` can both be said."""
-    given = list(arguments)
-    for place, word in enumerate(given):
-        following = given[place + 1] if place + 1 < len(given) else "-"
-        if word == "--resume" and following.startswith("-"):
-            given[place] = f"--resume={NEWEST}"
-    return given

@@ -12,6 +12,7 @@ import pytest
 
 from benchx import __version__
 from benchx.cli import list as list_verb
+from benchx.cli.verbs import VERBS, Verb
 from benchx.core.errors import (
     BenchxError,
     NotComparable,
@@ -147,16 +148,18 @@ def test_no_argument_at_all_shows_the_help(benchx: Command) -> None:
     bare, asked = benchx(), benchx("--help")
     assert bare == asked
     assert bare.code == 0
-    for verb in ("run", "plan", "list", "doctor", "report", "calibrate"):
-        assert f"\n  {verb} " in bare.out
+    for verb in VERBS:
+        assert f"\n  {verb.name} " in bare.out
 
 
-@pytest.mark.parametrize("verb", ["run", "plan", "list", "doctor", "report", "calibrate"])
-def test_every_verb_explains_itself_on_one_line_and_in_full(benchx: Command, verb: str) -> None:
-    overview = benchx("--help").out
-    line = next(line for line in overview.splitlines() if line.startswith(f"  {verb} "))
-    assert not line.endswith("...")
-    assert "Usage: benchx" in benchx(verb, "-h").out
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_verb_explains_itself_on_one_line_and_in_full(benchx: Command, verb: Verb) -> None:
+    lines = [" ".join(line.split()) for line in benchx("--help").out.splitlines()]
+    assert f"{verb.name} {verb.summary}" in lines
+    explained = benchx(verb.name, "-h")
+    assert explained.code == 0
+    assert f"Usage: benchx {verb.name} " in explained.out
+    assert explained.out.splitlines()[2].strip() == verb.summary
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])

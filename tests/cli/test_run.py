@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchx import reporting, runner, store
-from benchx.cli.run import with_resume_value
+from benchx.cli.arguments import with_resume_value
 from benchx.cli.words import vocabulary
 from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
