@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from benchx_kernels._checks import check_tensor, require
+from benchx_kernels._mla_configs import has_e4m3
 from benchx_kernels.batch import Batch
 
 HALF_TYPES = (torch.bfloat16, torch.float16)
-CACHE_TYPES = (*HALF_TYPES, torch.float8_e4m3fn)
 LATENT_WIDTHS = (64, 128, 256, 512)
 ROPE_WIDTHS = (0, 16, 32, 64)
 NOPE_WIDTHS = (64, 128)
@@ -35,7 +35,7 @@ def check_decode(
     require(batch <= _MOST_SEQUENCES, f"{batch} sequences; a launch takes {_MOST_SEQUENCES}")
     check_tensor("q", q, (batch, tokens, heads, width), q, HALF_TYPES)
     pages, page_size, _ = kv_cache.shape
-    cache_types = (q.dtype, torch.float8_e4m3fn)
+    cache_types = (q.dtype, torch.float8_e4m3fn) if has_e4m3(q.device) else (q.dtype,)
     check_tensor("kv_cache", kv_cache, (pages, page_size, width), q, cache_types)
     table_width = block_table.shape[1]
     check_tensor("block_table", block_table, (batch, table_width), q, (torch.int32,))
@@ -65,10 +65,8 @@ def check_prefill(
     check_tensor("k", k, (keys.tokens, heads, width), q, (q.dtype,))
     check_tensor("v", v, (keys.tokens, heads, value_dim), q, (q.dtype,))
     for name, batch in (("queries", queries), ("keys", keys)):
-        require(
-            batch.cu_seqlens.device == q.device,
-            f"{name} are on {batch.cu_seqlens.device}; q is on {q.device}",
-        )
+        bounds = (len(batch.lengths) + 1,)
+        check_tensor(f"cu_seqlens of {name}", batch.cu_seqlens, bounds, q, (torch.int64,))
     count, others = len(queries.lengths), len(keys.lengths)
     require(count == others, f"{count} sequences of queries, {others} of keys")
 

@@ -97,22 +97,37 @@ def no_hopper(device: torch.device) -> str | None:
 
 
 @cache
+def has_e4m3(device: torch.device) -> bool:
+    """Whether Triton converts fp8 e4m3 there: NVIDIA since 8.9, AMD, and its interpreter."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return True
+    return torch.cuda.get_device_capability(device) >= (8, 9)
+
+
+@cache
 def _processors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
+def portable_decode(rows: int, *, amd: bool) -> MlaDecodeConfig:
+    """The cut of the portable decode kernel; an AMD CDNA 3 has 64 KiB of shared memory."""
+    if rows <= 16:
+        return MlaDecodeConfig(
+            block_m=16, block_n=32, warps=4, stages=2 if amd else 3, resident=1 if amd else 2
+        )
+    if rows <= 32:
+        return MlaDecodeConfig(block_m=32, block_n=32, warps=8, stages=2 if amd else 3)
+    return MlaDecodeConfig(block_m=64, block_n=32, warps=8, stages=2)
+
+
 def decode_config(device: torch.device, shape: DecodeShape) -> MlaDecodeConfig:
     """The configuration for a step, `splits` resolved."""
     if shape.hopper is None:
         config = MlaDecodeConfig(kernel="hopper")
-    elif shape.rows <= 16:
-        config = MlaDecodeConfig(block_m=16, block_n=32, warps=4, stages=3, resident=2)
-    elif shape.rows <= 32:
-        config = MlaDecodeConfig(block_m=32, block_n=32, warps=8, stages=3)
     else:
-        config = MlaDecodeConfig(block_m=64, block_n=32, warps=8, stages=2)
+        config = portable_decode(shape.rows, amd=torch.version.hip is not None)
     return with_splits(device, shape, config)
 
 

@@ -15,6 +15,7 @@ import benchx.ops.mla_prefill
 import benchx.ops.mla_decode
 import benchx.ops.kv_copy
 import benchx.ops.backends_triton_linear
+import benchx.ops.backends_triton_mla
 import benchx.ops.backends_fla
 import benchx.ops.backends_fla_ancestry
 import benchx.ops.backends_flashkda

@@ -79,7 +79,8 @@ def _attend_tile(
     return higher, total, acc
 
 
-@triton.jit
+# Sizes are no constants to compile for: batches change from step to step.
+@triton.jit(do_not_specialize=["rows", "heads", "table_width", "n_splits"])
 def attend(
     q, cache, table, seqlens, o, lse, scale_log2, rows, heads, table_width, n_splits,
     TOKENS: tl.constexpr, LATENT: tl.constexpr, ROPE: tl.constexpr, PAGE: tl.constexpr,
@@ -133,12 +134,13 @@ def attend(
     out = acc / tl.maximum(total, 1e-30)[:, None]
     if SPLIT:
         line = line * n_splits + split
-        tl.store(lse + line, tl.where(total > 0, top + tl.log2(total), float("-inf")), mask=valid)
+        log2 = top + tl.log2(tl.maximum(total, 1e-30))
+        tl.store(lse + line, tl.where(total > 0, log2, float("-inf")), mask=valid)
     at = line[:, None] * LATENT + column[None, :]
     tl.store(o + at, to_dtype(out, o.dtype.element_ty), mask=valid[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_splits"])
 def merge(
     partial, lse, o, n_splits,
     LATENT: tl.constexpr, BLOCK_C: tl.constexpr, SPLITS: tl.constexpr,

@@ -258,7 +258,8 @@ def _store_half(o, acc, total, place, out_line, out_stride, first, LATENT: gl.co
     gl.store(o + at, out, mask=(row < place[1])[:, None])
 
 
-@gluon.jit
+# Sizes are no constants to compile for: batches change from step to step.
+@gluon.jit(do_not_specialize=["rows", "heads", "table_width", "n_splits"])
 def attend(
     q, half_map, rope_map, table, seqlens, o, lse,
     scale_log2, rows, heads, table_width, n_splits,

@@ -68,7 +68,8 @@ def _attend_tile(
     return higher, total, acc
 
 
-@triton.jit
+# Sizes are no constants to compile for: batches change from step to step.
+@triton.jit(do_not_specialize=["n_seqs", "n_slots", "heads", "heads_together"])
 def attend(
     q, k, v, o, cu_queries, cu_keys, scale_log2, n_seqs, n_slots, heads, heads_together,
     NOPE: tl.constexpr, ROPE: tl.constexpr, VALUE: tl.constexpr,

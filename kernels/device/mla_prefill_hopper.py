@@ -181,7 +181,8 @@ def _locate_block(cu_seqlens, slot, n_seqs):
     return low, slot - (start // 128 + low).to(gl.int32)
 
 
-@gluon.jit
+# Sizes are no constants to compile for: batches change from step to step.
+@gluon.jit(do_not_specialize=["n_seqs", "n_slots", "heads", "heads_together"])
 def attend(
     q, nope_map, rope_map, value_map, o, cu_queries, cu_keys,
     scale_log2, n_seqs, n_slots, heads, heads_together,

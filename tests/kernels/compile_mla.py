@@ -1,0 +1,128 @@
+"""Compile the MLA kernels for one target without its hardware; one JSON line for each kernel.
+
+Run as a script: in a test's own process the kernels may already be those of the interpreter.
+
+    python compile_mla.py sm_90 merge prefill decode_16 ...
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from benchx_kernels._mla_configs import MlaPrefillConfig, portable_decode
+from benchx_kernels.device import mla_decode, mla_prefill
+
+TARGETS = {
+    "sm_80": ("cuda", 80, 32),
+    "sm_90": ("cuda", 90, 32),
+    "sm_100": ("cuda", 100, 32),
+    "gfx942": ("hip", "gfx942", 64),
+    "gfx950": ("hip", "gfx950", 64),
+}
+POINTERS = {
+    "table": "*i32", "seqlens": "*i32", "lse": "*fp32", "partial": "*fp32",
+    "cu_queries": "*i64", "cu_keys": "*i64",
+}  # fmt: skip
+SWIZZLED = (
+    "NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False, "
+    "fp4_padded=False, cga_layout=[])"
+)
+TILES = {  # descriptors of the Hopper kernels
+    "half_map": (64, 256), "rope_map": (64, 64), "nope_map": (128, 128), "value_map": (128, 128),
+}  # fmt: skip
+LATENT = {"LATENT": 512, "ROPE": 64}
+STEP = {"TOKENS": 1, **LATENT, "PAGE": 64, "SPLIT": True}
+HEAD = {"NOPE": 128, "ROPE": 64, "VALUE": 128}
+
+
+def type_of(name: str, tiles: Mapping[str, tuple[int, int]]) -> str:
+    """Type of a kernel's argument by its name."""
+    if name in tiles:
+        return f"tensordesc<bf16[{tiles[name][0]}, {tiles[name][1]}],{SWIZZLED}>"
+    if name in POINTERS:
+        return POINTERS[name]
+    if name == "scale_log2":
+        return "fp32"
+    return "*bf16" if name in {"q", "k", "v", "o", "cache"} else "i32"
+
+
+def compiled(kernel: Any, constants: Mapping[str, Any], target: str, **options: int) -> Any:
+    """The kernel with bf16 tensors aligned as torch aligns them."""
+    tiles, source = TILES, ASTSource
+    if "hopper" in kernel.fn.__module__:
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        source = GluonASTSource
+        if "prefill" in kernel.fn.__module__:
+            tiles = {**TILES, "rope_map": (128, 64)}
+    names = kernel.arg_names
+    signature = {n: "constexpr" if n in constants else type_of(n, tiles) for n in names}
+    aligned = {
+        (i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if signature[n][0] == "*"
+    }
+    made = source(fn=kernel, signature=signature, constexprs=dict(constants), attrs=aligned)
+    return triton.compile(made, target=GPUTarget(*TARGETS[target]), options=options)
+
+
+def build(name: str, target: str) -> Any:
+    """One kernel by name, cut as it is cut on that target."""
+    if name == "merge":
+        constants = {"LATENT": 512, "BLOCK_C": 512, "SPLITS": 16}
+        return compiled(mla_decode.merge, constants, target, num_warps=4)
+    if name == "prefill":
+        cut = MlaPrefillConfig()
+        blocks = {"BLOCK_M": cut.block_m, "BLOCK_N": cut.block_n, "STAGES": cut.stages}
+        return compiled(mla_prefill.attend, HEAD | blocks, target, num_warps=cut.warps)
+    if name.startswith("hopper"):
+        from benchx_kernels.device import mla_decode_hopper, mla_prefill_hopper
+
+        kernel, constants = {
+            "hopper_decode": (mla_decode_hopper.attend, STEP),
+            "hopper_prefill": (mla_prefill_hopper.attend, HEAD),
+        }[name]
+        return compiled(kernel, constants, target, num_warps=4, maxnreg=168)
+    cut = portable_decode(int(name.removeprefix("decode_")), amd=target.startswith("gfx"))
+    blocks = {"BLOCK_M": cut.block_m, "BLOCK_N": cut.block_n, "STAGES": cut.stages}
+    return compiled(mla_decode.attend, STEP | blocks, target, num_warps=cut.warps)
+
+
+def spilled_bytes(kernel: Any) -> int:
+    """Bytes a thread that registers did not hold."""
+    if "amdgcn" in kernel.asm:
+        found = re.findall(r"\.vgpr_spill_count:\s+(\d+)", kernel.asm["amdgcn"])
+        return 4 * max(map(int, found))
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        command = [str(tool), "--dump-resource-usage", file.name]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"STACK:(\d+)", usage)[0])
+
+
+def main(target: str, names: list[str]) -> None:
+    """Print {kernel, shared_bytes, spilled_bytes, wgmma} for each name."""
+    for name in names:
+        kernel = build(name, target)
+        facts = {
+            "kernel": name,
+            "shared_bytes": kernel.metadata.shared,
+            "spilled_bytes": spilled_bytes(kernel),
+            "wgmma": kernel.asm.get("ptx", "").count("wgmma.mma_async"),
+        }
+        print(json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
