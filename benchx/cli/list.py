@@ -22,6 +22,7 @@ class Kind(StrEnum):
     ENGINES = "engines"
     METRICS = "metrics"
     HARDWARE = "hardware"
+    ARCHITECTURES = "architectures"
 
 
 Entries = list[dict[str, Any]]
@@ -35,7 +36,7 @@ def list_(
 ) -> None:
     """List the words that a scenario may use.
 
-    One of: scenarios, ops, backends, engines, metrics, hardware.
+    One of: scenarios, ops, backends, engines, metrics, hardware, architectures.
     """
     if kind not in tuple(Kind):
         near = nearest_word(kind, [known.value for known in Kind])
@@ -160,6 +161,34 @@ def _engines() -> Entries:
     return found
 
 
+def _architectures() -> Entries:
+    from benchx.architectures import load_architecture, shipped_architectures
+    from benchx.architectures.cache import (
+        CacheFormat,
+        cache_bytes_per_token,
+        state_bytes_per_sequence,
+    )
+    from benchx.architectures.parameters import parameters
+
+    found = []
+    for name in shipped_architectures():
+        arch, form = load_architecture(name), CacheFormat()
+        counted = parameters(arch)
+        found.append(
+            {
+                "architecture": name,
+                "layers": [f"{arch.kinds.count(k)} {k}" for k in dict.fromkeys(arch.kinds)],
+                "total_parameters": counted.total,
+                "active_parameters": counted.active,
+                "cache_bytes_per_token": cache_bytes_per_token(arch, form),
+                "state_bytes": state_bytes_per_sequence(arch, form),
+                "max_context": arch.max_context,
+                "unconfirmed": list(arch.unconfirmed),
+            }
+        )
+    return found
+
+
 def _hardware() -> Entries:
     from benchx.economics.catalogue import Prices, hardware_table
 
@@ -188,4 +217,5 @@ ENTRIES: Mapping[Kind, Callable[[], Entries]] = {
     Kind.ENGINES: _engines,
     Kind.METRICS: _metrics,
     Kind.HARDWARE: _hardware,
+    Kind.ARCHITECTURES: _architectures,
 }
