@@ -144,12 +144,15 @@ def test_what_ignores_sigterm_is_killed_with_all_its_children(
     assert not living(engine.pids)
 
 
-@pytest.mark.parametrize("mode", ["good", "brood"])
-def test_a_kill_9_of_benchx_leaves_no_process_of_the_engine(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "more"), [("good", ()), ("brood", ()), ("stubborn", ("fork",))])
+def test_a_kill_9_of_benchx_leaves_no_process_of_the_engine(
+    tmp_path: Path, mode: str, more: tuple[str, ...]
+) -> None:
     pids, log = tmp_path / "pids.json", tmp_path / "log"
     script = [sys.executable, str(FAKES / "killed_parent.py")]
     parent = subprocess.Popen(
-        [*script, mode, str(pids), str(log), str(FAKES / "engine.py")], stdout=subprocess.PIPE
+        [*script, mode, str(pids), str(log), str(FAKES / "engine.py"), *more],
+        stdout=subprocess.PIPE,
     )
     assert parent.stdout is not None
     warden = int(parent.stdout.readline())
