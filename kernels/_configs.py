@@ -9,6 +9,10 @@ import torch
 
 from benchx_kernels.batch import Batch
 
+_CHUNK = 32
+_PROGRAMS_PER_PROCESSOR = 2
+_FEWEST_CHUNKS = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrefillConfig:
@@ -17,6 +21,7 @@ class PrefillConfig:
     Attributes:
         chunk: Tokens of a chunk, 32 or 64.
         intra_warps: Warps of a program of K1.
+        intra_registers: Registers that a thread of K1 may use; None leaves it to the compiler.
         block_v: Columns of the state that one program of K2 holds.
         warps: Warps of a program of K2.
         stages: Loads in flight: the depth of the software pipeline over chunks.
@@ -26,7 +31,6 @@ class PrefillConfig:
     chunk: int
     intra_warps: int
     intra_registers: int | None = None
-    precision: int = 2
     block_v: int
     warps: int
     stages: int
@@ -34,25 +38,31 @@ class PrefillConfig:
 
 
 @cache
-def _processors(index: int) -> int:
-    return int(torch.cuda.get_device_properties(index).multi_processor_count)
+def _processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def prefill_config(
-    device: torch.device, heads: int, batch: Batch, key_dim: int, value_dim: int
-) -> PrefillConfig:
-    """The fewest column blocks that still occupy the device; segments once those are too few."""
-    processors = _processors(device.index or 0) if device.type == "cuda" else 1
-    pairs = heads * len(batch.lengths)
-    block_v = min(value_dim, 128)
-    while block_v > 16 and pairs * (value_dim // block_v) * 2 <= processors:
-        block_v //= 2
+def prefill_config(device: torch.device, heads: int, batch: Batch, value_dim: int) -> PrefillConfig:
+    """Column blocks of 64, the matrix unit's height; segments where those leave processors idle.
+
+    Cutting into n segments walks a sequence twice (with twice the columns the first time), in
+    1 / n of the steps each, and adds n steps of a prefix: worth it from three segments on.
+    """
+    block_v = min(value_dim, 64)
+    programs = heads * len(batch.lengths) * (value_dim // block_v)
+    chunks = -(-batch.longest // _CHUNK)
+    places = _PROGRAMS_PER_PROCESSOR * _processors(device)
+    segments = min(places // (2 * programs), chunks // _FEWEST_CHUNKS)
     return PrefillConfig(
-        chunk=32,
+        chunk=_CHUNK,
         intra_warps=4,
+        intra_registers=168,
         block_v=block_v,
-        warps=8 if block_v >= 128 else 4,
-        stages=2,
+        warps=4,
+        stages=3,
+        segment_chunks=-(-chunks // segments) if segments >= 3 else 0,
     )
 
 
@@ -69,10 +79,6 @@ class DecodeConfig:
     warps: int
 
 
-def decode_config(device: torch.device, pairs: int, value_dim: int) -> DecodeConfig:
-    """Small blocks while there are few (sequence, head) pairs, so that every processor has work."""
-    processors = _processors(device.index or 0) if device.type == "cuda" else 1
-    block_v = 32
-    while block_v > 8 and pairs * (value_dim // block_v) < 4 * processors:
-        block_v //= 2
-    return DecodeConfig(block_v=block_v, warps=4 if block_v > 8 else 1)
+def decode_config() -> DecodeConfig:
+    """One warp for 8 rows, which was fastest from 1 to 256 sequences (see the lab log)."""
+    return DecodeConfig(block_v=8, warps=1)

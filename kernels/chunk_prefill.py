@@ -102,7 +102,7 @@ def chunk_prefill(
     o = torch.empty_like(v)
     if not batch.lengths or v.shape[1] == 0:
         return o
-    config = config or prefill_config(q.device, v.shape[1], batch, q.shape[2], v.shape[2])
+    config = config or prefill_config(q.device, v.shape[1], batch, v.shape[2])
     slots = batch.tokens // config.chunk + len(batch.lengths)
     work = _Workspace.allocate(q, slots, config.chunk, delta=beta is not None)
     _launch_intra(work, q, k, beta, gate, batch, scale, qk_l2norm, config)
@@ -130,8 +130,16 @@ def _launch_intra(
         scale, gate.lower_bound, len(batch.lengths), slots, heads,
         CHUNK=config.chunk, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
         L2_NORM=qk_l2norm, NARROW=gate.kind == "bounded" and steepest <= _HALF_RANGE_NATS,
-        PRECISION=config.precision, num_warps=config.intra_warps, num_stages=1, maxnreg=config.intra_registers,
+        TF32=torch.version.hip is None, num_warps=config.intra_warps, num_stages=1,
+        **_register_limit(config),
     )  # fmt: skip
+
+
+def _register_limit(config: PrefillConfig) -> dict[str, int]:
+    """The launch option that caps registers; Triton has it for NVIDIA only."""
+    if config.intra_registers is None or torch.version.hip is not None:
+        return {}
+    return {"maxnreg": config.intra_registers}
 
 
 def _launch_scan(
@@ -170,12 +178,12 @@ def _segment_starts(
     config: PrefillConfig,
     constants: dict[str, Any],
 ) -> torch.Tensor:
-    """The state before each segment, fp32 [N * H * segments, K, V]."""
+    """The state before each segment, fp32 [N * H * segments, V, K]."""
     _, heads, segments, _ = cut
     sequences, key_dim, value_dim = len(batch.lengths), constants["K"], constants["V"]
     count, columns = sequences * heads * segments, value_dim + key_dim
-    local = v.new_empty(count, key_dim, columns, dtype=torch.float32)
-    starts = v.new_empty(count, key_dim, value_dim, dtype=torch.float32)
+    local = v.new_empty(count, columns, key_dim, dtype=torch.float32)
+    starts = v.new_empty(count, value_dim, key_dim, dtype=torch.float32)
     chunk_scan.segment_scan[(columns // config.block_v, heads, sequences * segments)](
         work.kd, work.z, work.decay, v, batch.cu_seqlens, local, *cut,
         BLOCK_V=config.block_v, DELTA=work.delta, STAGES=config.stages,
@@ -184,6 +192,7 @@ def _segment_starts(
     chunk_scan.segment_prefix[(value_dim // _PREFIX_BLOCK_V, heads, sequences)](
         local, states.initial, starts, batch.cu_seqlens, *cut[1:],
         BLOCK_V=_PREFIX_BLOCK_V, HAS_INITIAL=states.initial is not None,
-        V_FIRST=states.v_first, num_warps=4, **constants,
+        V_FIRST=states.v_first, PRODUCT="tf32x3" if torch.version.hip is None else "ieee",
+        num_warps=4, **constants,
     )  # fmt: skip
     return starts

@@ -52,7 +52,7 @@ def kda_decode(
     if o.numel() == 0:
         return o
     value_dim = v.shape[3]
-    config = config or decode_config(q.device, batch * heads, value_dim)
+    config = config or decode_config()
     decode.decode_step[(value_dim // config.block_v, heads, batch)](
         q, k, v, gate.g, beta, gate.a_log, gate.dt_bias, state, slots, o,
         scale, gate.lower_bound, heads,

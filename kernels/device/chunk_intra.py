@@ -30,7 +30,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot_tf32, to_bf16, to_tf32
+from benchx_kernels.device.dot import dot16, dot_wide, to_bf16
 from benchx_kernels.device.gates import log2_decay
 
 
@@ -166,21 +166,7 @@ def _by_tree(q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.const
 
 
 @triton.jit
-def _products(ks, qs, kg, PRECISION: tl.constexpr):
-    """ks @ kg^T and qs @ kg^T, with operands beyond fp16's range."""
-    if PRECISION == 0:
-        right = tl.trans(to_bf16(kg))
-        return dot16(to_bf16(ks), right), dot16(to_bf16(qs), right)
-    elif PRECISION == 1:
-        right = tl.trans(kg)
-        return dot_tf32(ks, right), dot_tf32(qs, right)
-    else:
-        right = tl.trans(to_tf32(kg))
-        return dot_tf32(to_tf32(ks), right), dot_tf32(to_tf32(qs), right)
-
-
-@triton.jit
-def _by_middle(q, k, log2, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
+def _by_middle(q, k, log2, CHUNK: tl.constexpr, TF32: tl.constexpr):
     """`_by_tree` for a chunk whose decay is at most 2^230: around half of it, in one product.
 
     With h = 2^(total / 2), 2^cum = h 2^(cum - total / 2) and so on: two exponentials serve the
@@ -196,9 +182,8 @@ def _by_middle(q, k, log2, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
     qs = q * shrink
     kg = k * tl.exp2(-offset)
     # Above the diagonal the products may overflow; nothing there is selected.
-    a, m = _products(ks, qs, kg, PRECISION)
-    a = tl.where(row > col, a, 0.0)
-    m = tl.where(row >= col, m, 0.0)
+    a = tl.where(row > col, dot_wide(ks, tl.trans(kg), TF32), 0.0)
+    m = tl.where(row >= col, dot_wide(qs, tl.trans(kg), TF32), 0.0)
     h = tl.exp2(half)
     return a, m, ks * h[None, :], qs * h[None, :], kg * h[None, :], h * h
 
@@ -236,7 +221,7 @@ def chunk_intra(
     kd, qd, z, y, decay,
     scale, lower_bound, n_seqs, n_slots, heads,
     CHUNK: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr, DELTA: tl.constexpr,
-    L2_NORM: tl.constexpr, NARROW: tl.constexpr, PRECISION: tl.constexpr,
+    L2_NORM: tl.constexpr, NARROW: tl.constexpr, TF32: tl.constexpr,
 ):  # fmt: skip
     """One chunk of one head. Inputs token-major [T, H, *]; workspace [H, slots, C, *] bf16."""
     head = tl.program_id(0)
@@ -254,7 +239,7 @@ def chunk_intra(
     if GATE <= 2:
         log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
         if NARROW:
-            a, m, kd_tile, qd_tile, kr, total = _by_middle(query, key, log2, CHUNK, PRECISION)
+            a, m, kd_tile, qd_tile, kr, total = _by_middle(query, key, log2, CHUNK, TF32)
         else:
             a, m, kd_tile, qd_tile, kr, total = _by_tree(query, key, log2, CHUNK, K, L2_NORM)
     else:

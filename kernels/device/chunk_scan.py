@@ -4,10 +4,14 @@ With the workspace of K1 (`chunk_intra`), per chunk:
 
     R = V - Kd S        o = Qd S + Y R        S <- diag(decay) S + Z^T R
 
-Columns of S are independent of each other, so a program holds BLOCK_V of them. That still leaves
-one long sequence with few heads on a handful of processors: then the chunks are cut into segments
-(`segment_scan` -> `segment_prefix` -> `state_scan` from each segment's own start). A segment maps
-S to P S + L; both come from the same recurrence, L with S = 0, P with S = I and V = 0.
+Columns of S are independent of each other, so a program holds BLOCK_V of them. It holds them as
+rows of S^T and computes every product transposed: then S^T and R^T are left operands, which the
+matrix unit reads from registers, and nothing on the serial chain passes through shared memory.
+
+Column blocks still leave one long sequence with few heads on a handful of processors: then the
+chunks are cut into segments (`segment_scan` -> `segment_prefix` -> `state_scan` from each
+segment's own start). A segment maps S to P S + L; both come from the same recurrence, L with
+S = 0, P with S = I and V = 0.
 """
 
 from __future__ import annotations
@@ -30,12 +34,20 @@ def _sequence(cu_seqlens, seq, CHUNK: tl.constexpr):
 def _state_at(
     base, K: tl.constexpr, V: tl.constexpr, first, BLOCK_V: tl.constexpr, V_FIRST: tl.constexpr
 ):
-    """Offsets of a [K, BLOCK_V] window in a state stored [V, K] (V_FIRST) or [K, V]."""
-    rows = tl.arange(0, K)[:, None]
-    cols = first + tl.arange(0, BLOCK_V)[None, :]
+    """Offsets of rows `first` on of S^T, [BLOCK_V, K], in a state stored [V, K] or [K, V]."""
+    row = first + tl.arange(0, BLOCK_V)[:, None]
+    channel = tl.arange(0, K)[None, :]
     if V_FIRST:
-        return base * K * V + cols * K + rows
-    return base * K * V + rows * V + cols
+        return base * K * V + row * K + channel
+    else:
+        return base * K * V + channel * V + row
+
+
+@triton.jit
+def _values(v, token, end, head, heads, column, V: tl.constexpr):
+    """V^T of one chunk [BLOCK_V, C], 0 beyond the end of the sequence and the last column."""
+    at = (token * heads + head)[None, :] * V + column[:, None]
+    return tl.load(v + at, mask=(token < end)[None, :] & (column < V)[:, None], other=0.0)
 
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
@@ -58,13 +70,13 @@ def state_scan(
         return
     own = (seq * heads + head).to(tl.int64)
     if SEGMENTED:
-        window = _state_at(own * n_segments + segment, K, V, first, BLOCK_V, False)
+        window = _state_at(own * n_segments + segment, K, V, first, BLOCK_V, True)
         state = tl.load(starts + window)
     elif HAS_INITIAL:
         window = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
         state = tl.load(initial + window).to(tl.float32)
     else:
-        state = tl.zeros([K, BLOCK_V], tl.float32)
+        state = tl.zeros([BLOCK_V, K], tl.float32)
 
     row = tl.arange(0, CHUNK)
     channel = tl.arange(0, K)
@@ -74,18 +86,19 @@ def state_scan(
         rows = tile * CHUNK + row
         wide = rows[:, None] * K + channel[None, :]
         token = start + chunk * CHUNK + row
-        inside = (token < end)[:, None]
-        at = (token * heads + head)[:, None] * V + column[None, :]
-        rest = tl.load(v + at, mask=inside, other=0.0)
+        rest = _values(v, token, end, head, heads, column, V)
         s16 = to_bf16(state)
         if DELTA:
-            rest = rest.to(tl.float32) - dot16(tl.load(kd + wide), s16)
+            rest = rest.to(tl.float32) - dot16(s16, tl.trans(tl.load(kd + wide)))
         rest = to_bf16(rest)
-        out = dot16(tl.load(qd + wide), s16)
-        out = dot16_add(tl.load(y + rows[:, None] * CHUNK + row[None, :]), rest, out)
+        out = dot16(s16, tl.trans(tl.load(qd + wide)))
+        square = rows[:, None] * CHUNK + row[None, :]
+        out = dot16_add(rest, tl.trans(tl.load(y + square)), out)
         shrink = tl.load(decay + tile * K + channel)
-        state = dot16_add(tl.trans(tl.load(z + wide)), rest, state * shrink[:, None])
-        tl.store(o + at, to_dtype(out, o.dtype.element_ty), mask=inside)
+        state = dot16_add(rest, tl.load(z + wide), state * shrink[None, :])
+        at = (token * heads + head)[:, None] * V + column[None, :]
+        result = to_dtype(tl.trans(out), o.dtype.element_ty)
+        tl.store(o + at, result, mask=(token < end)[:, None])
     if STORE_FINAL and (high >= chunks):
         window = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
         tl.store(final + window, to_dtype(state, final.dtype.element_ty))
@@ -98,7 +111,7 @@ def segment_scan(
     CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
     DELTA: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """L and P of one segment: `local` [N*H*segments, K, V + K] fp32, L in the first V columns."""
+    """L and P of one segment: `local` [N*H*segments, V + K, K] fp32: L^T, then P^T."""
     first = tl.program_id(0) * BLOCK_V
     head = tl.program_id(1).to(tl.int64)
     seq = tl.program_id(2) // n_segments
@@ -111,20 +124,17 @@ def segment_scan(
     row = tl.arange(0, CHUNK)
     channel = tl.arange(0, K)
     column = first + tl.arange(0, BLOCK_V)
-    identity = channel[:, None] == (column - V)[None, :]
-    state = tl.where(identity, 1.0, 0.0)
+    state = tl.where((column - V)[:, None] == channel[None, :], 1.0, 0.0)
     for chunk in tl.range(low, high, num_stages=STAGES):
         tile = head * n_slots + slot0 + chunk
         wide = (tile * CHUNK + row)[:, None] * K + channel[None, :]
-        token = start + chunk * CHUNK + row
-        at = (token * heads + head)[:, None] * V + column[None, :]
-        rest = tl.load(v + at, mask=(token < end)[:, None] & (column < V)[None, :], other=0.0)
+        rest = _values(v, start + chunk * CHUNK + row, end, head, heads, column, V)
         if DELTA:
-            rest = rest.to(tl.float32) - dot16(tl.load(kd + wide), to_bf16(state))
+            rest = rest.to(tl.float32) - dot16(to_bf16(state), tl.trans(tl.load(kd + wide)))
         shrink = tl.load(decay + tile * K + channel)
-        state = dot16_add(tl.trans(tl.load(z + wide)), to_bf16(rest), state * shrink[:, None])
+        state = dot16_add(to_bf16(rest), tl.load(z + wide), state * shrink[None, :])
     own = ((seq * heads + head) * n_segments + segment).to(tl.int64)
-    target = local + own * K * (V + K) + channel[:, None] * (V + K) + column[None, :]
+    target = local + own * (V + K) * K + column[:, None] * K + channel[None, :]
     tl.store(target, state)
 
 
@@ -133,9 +143,9 @@ def segment_prefix(
     local, initial, starts, cu_seqlens,
     heads, n_segments, segment_chunks,
     CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
-    HAS_INITIAL: tl.constexpr, V_FIRST: tl.constexpr,
+    HAS_INITIAL: tl.constexpr, V_FIRST: tl.constexpr, PRODUCT: tl.constexpr,
 ):  # fmt: skip
-    """The state before each segment, `starts` [N*H*segments, K, V] fp32: S <- P S + L."""
+    """The state before each segment, `starts` [N*H*segments, V, K] fp32: S <- P S + L."""
     first = tl.program_id(0) * BLOCK_V
     head = tl.program_id(1).to(tl.int64)
     seq = tl.program_id(2)
@@ -144,14 +154,15 @@ def segment_prefix(
     if HAS_INITIAL:
         state = tl.load(initial + _state_at(own, K, V, first, BLOCK_V, V_FIRST)).to(tl.float32)
     else:
-        state = tl.zeros([K, BLOCK_V], tl.float32)
+        state = tl.zeros([BLOCK_V, K], tl.float32)
     channel = tl.arange(0, K)
     column = first + tl.arange(0, BLOCK_V)
     used = tl.maximum((chunks + segment_chunks - 1) // segment_chunks, 1)
     for segment in range(0, used):
-        at = _state_at(own * n_segments + segment, K, V, first, BLOCK_V, False)
-        tl.store(starts + at, state)
+        tl.store(starts + _state_at(own * n_segments + segment, K, V, first, BLOCK_V, True), state)
         if segment + 1 < used:
-            base = local + (own * n_segments + segment) * K * (V + K) + channel[:, None] * (V + K)
-            step = tl.load(base + V + channel[None, :])
-            state = tl.load(base + column[None, :]) + tl.dot(step, state, input_precision="tf32x3")
+            base = local + (own * n_segments + segment) * (V + K) * K
+            step = tl.load(base + (V + channel)[:, None] * K + channel[None, :])
+            state = tl.load(base + column[:, None] * K + channel[None, :]) + tl.dot(
+                state, step, input_precision=PRODUCT
+            )

@@ -50,13 +50,15 @@ def to_dtype(x, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def to_tf32(x):
-    """Fp32 rounded to the 10 bits of mantissa that a tf32 product reads (it would truncate)."""
-    bits = x.to(tl.uint32, bitcast=True) + 0x1000
-    return (bits & 0xFFFFE000).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def dot_tf32(a, b):
-    """a @ b of fp32 tiles whose exponents exceed fp16's, already rounded by `to_tf32`."""
-    return tl.dot(a, b, input_precision="tf32")
+def dot_wide(a, b, TF32: tl.constexpr):
+    """a @ b of fp32 tiles whose exponents exceed fp16's, in tf32 or, where there is none, fp32."""
+    if INTERPRETED:
+        # A device reads ten bits of mantissa and ignores the rest.
+        mask = tl.full([1, 1], 0xFFFFE000, tl.uint32)
+        a = (a.to(tl.uint32, bitcast=True) & mask).to(tl.float32, bitcast=True)
+        b = (b.to(tl.uint32, bitcast=True) & mask).to(tl.float32, bitcast=True)
+        return tl.dot(a, b, input_precision="ieee")
+    elif TF32:
+        return tl.dot(a, b, input_precision="tf32")
+    else:
+        return tl.dot(a, b, input_precision="ieee")
