@@ -39,6 +39,7 @@ TOP_LEVEL = {
     "benchx", "kernels", "reports", "results", "scenarios", "tests",
     "CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "constraints.txt",
 }  # fmt: skip
+JIT = ("triton.jit", "gluon.jit")  # their arguments are pointers and compile-time constants
 BROAD_HANDLERS = {  # where a broad handler is right, and why
     "benchx/cli/app.py:main": "the last resort: says how to report the defect and exits with 4",
 }
@@ -276,8 +277,8 @@ def bare_annotations(modules: Sequence[Module]) -> list[str]:
             spec = node.args
             named = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
             bare = [arg.arg for arg in named if arg and not arg.annotation]
-            if any("triton.jit" in ast.unparse(mark) for mark in node.decorator_list):
-                continue  # pointers and compile-time constants of the GPU have no Python types
+            if any(ast.unparse(mark).startswith(JIT) for mark in node.decorator_list):
+                continue
             if set(bare) - {"self", "cls"} or node.returns is None:
                 found.append(module.at(node, f"{node.name} is not fully annotated"))
     return found
@@ -298,7 +299,8 @@ def test_a_missing_annotation_is_found() -> None:
     ):
         assert bare_annotations(snippet(source)), source
     assert not bare_annotations(snippet("class A:\n    def f(self, a: int) -> None: ..."))
-    assert not bare_annotations(snippet("@triton.jit\ndef f(pointer): ..."))
+    for mark in ("triton.jit", "gluon.jit(noinline=True)"):
+        assert not bare_annotations(snippet(f"@{mark}\ndef f(pointer): ..."))
 
 
 def undocumented(modules: Sequence[Module]) -> list[str]:
