@@ -21,6 +21,7 @@ from benchx.serving.client_stream import (
 from benchx.serving.http_capture import Capture, Fault
 from benchx.serving.request import Request, RequestOutcome, RequestResult, Usage
 
+_READS_PER_STEP = 16
 _KEPT_HEADERS = ("x-request-id", "x-ratelimit-", "x-provider", "x-served-by", "cf-ray", "server")
 
 
@@ -53,16 +54,17 @@ def decode(exchange: Exchange) -> RequestResult:
 
 
 def decode_steps(exchange: Exchange) -> Generator[None, None, RequestResult]:
-    """The result as the generator's return value; it yields after every piece of the body.
+    """The result as the generator's return value; it yields after every few pieces of the body.
 
     So that a caller can look after its sockets in between.
     """
     capture = exchange.capture
     if _is_stream(exchange):
         reader = StreamReader()
-        for stamp_ns, data in capture.reads:
+        for number, (stamp_ns, data) in enumerate(capture.reads):
             reader.feed(stamp_ns, data)
-            yield
+            if number % _READS_PER_STEP == 0:
+                yield
         if capture.fault is None and capture.last_read_ns is not None:
             reader.close(capture.last_read_ns)
         return _streamed(exchange, reader)

@@ -25,8 +25,9 @@ class Mould:
     """
 
     def __init__(self, head: bytes, tail: bytes) -> None:
-        self._head, self._tail = head, tail
-        self._start, self._stop, self._least = len(head), -len(tail), len(head) + len(tail)
+        self._head, self._tail = b"data: " + head, tail + b"\n\n"
+        self._between = self._tail + self._head
+        self._least = len(self._head) + len(self._tail)
 
     @classmethod
     def of(cls, data: bytes, chunk: Mapping[str, Any]) -> Self | None:
@@ -49,15 +50,27 @@ class Mould:
             return None
         return cls(before + found, after[len(text) :])
 
-    def text_of(self, data: bytes) -> str | None:
-        """The text of a chunk of this mould; None for any other, and where it is not plain."""
+    def text_of(self, event: bytes) -> str | None:
+        """The text of the data of one event of this mould; None for any other."""
+        texts = self.texts_of(b"data: %b\n\n" % event)
+        return texts[0] if texts is not None and len(texts) == 1 else None
+
+    def texts_of(self, data: bytes) -> list[str] | None:
+        """The texts of bytes that are chunks of this mould and nothing else; else None.
+
+        What is not plain (an escape, a control character, no text) is left to the JSON parser.
+        """
         if not (data.startswith(self._head) and data.endswith(self._tail)):
             return None
-        inner = data[self._start : self._stop]
-        if len(data) <= self._least or b'"' in inner or b"\\" in inner:
+        inner = data[len(self._head) : -len(self._tail)]
+        if len(data) <= self._least:
+            return None
+        pieces = inner.split(self._between)
+        plain = b"".join(pieces)
+        if b'"' in plain or b"\\" in plain or b"" in pieces:
             return None
         try:
-            text = inner.decode()
+            texts = [piece.decode() for piece in pieces]
         except UnicodeDecodeError:
             return None
-        return text if text.isprintable() else None
+        return texts if "".join(texts).isprintable() else None

@@ -70,6 +70,11 @@ class StreamReader:
         """Read what arrived at a time; after a fault nothing is read any more."""
         if self.fault is not None:
             return
+        if self._mould is not None and self._sse.is_between_events:
+            texts = self._mould.texts_of(data)
+            if texts is not None:
+                self._plain(stamp_ns, texts)
+                return
         try:
             events = self._sse.feed(data)
         except SseError as error:
@@ -88,16 +93,22 @@ class StreamReader:
         if self.fault is None:
             self.fault = Fault(outcome, reason)
 
+    def _plain(self, stamp_ns: int, texts: list[str]) -> None:
+        """Chunks of visible text of which nothing else is new."""
+        count = len(texts)
+        self.events += count
+        self._text += texts
+        self.arrivals_ns += [stamp_ns] * count
+        self.chunk_tokens += [1] * count
+
     def _event(self, stamp_ns: int, event: SseEvent) -> None:
-        self.events += 1
         data = event.data
         if self._mould is not None and not event.name:
             text = self._mould.text_of(data)
             if text is not None:
-                self._text.append(text)
-                self.arrivals_ns.append(stamp_ns)
-                self.chunk_tokens.append(1)
+                self._plain(stamp_ns, [text])
                 return
+        self.events += 1
         if data[:6] == b"[DONE]":
             self.done = True
             return

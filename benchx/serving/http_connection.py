@@ -108,6 +108,9 @@ class Connection(asyncio.Protocol):
         pieces.clear()
         capture.reads.append((now_ns, body))
         capture.body_bytes += len(body)
+        if body.endswith(b"\n") and capture.body_bytes <= MAX_BODY_BYTES:
+            self._line_bytes = 0
+            return
         end = body.rfind(b"\n")
         if end < 0:
             end = body.rfind(b"\r")

@@ -60,6 +60,12 @@ class SseParser:
         self._data_bytes = 0
         self._name = self._last_id = b""
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether the next byte begins a new event, with nothing pending."""
+        pending = self._partial or self._data or self._name or self._skip_newline
+        return self._head is None and not pending
+
     def feed(self, data: bytes) -> list[SseEvent]:
         """Events that these bytes complete.
 
