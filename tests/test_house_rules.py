@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ class Module:
     path: str
     source: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
@@ -367,8 +368,9 @@ def broad_handlers(modules: Sequence[Module]) -> dict[str, str]:
     found = {}
     for module in modules:
         tree = module.tree
-        owners = [tree, *(node for node in ast.walk(tree) if isinstance(node, Function))]
-        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)):
+        handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+        owners = [tree, *functions(module)]
+        for node in handlers:
             kinds = ast.unparse(node.type) if node.type else "everything"
             broad = re.search(r"\b(everything|Exception|BaseException)\b", kinds)
             if broad and not isinstance(node.body[-1], ast.Raise):
