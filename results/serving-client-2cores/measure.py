@@ -1,0 +1,132 @@
+"""What the serving client costs and how far off it is; see README.md beside this file.
+
+Every part prints as it goes and ends up in the JSON file that is named on the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchx.serving.calibrate import CalibrationLoad, calibrate_client
+from benchx.serving.groundtruth.process import GroundTruth
+from benchx.serving.groundtruth.stream import Pace
+from benchx.serving.load import LoadPlan, chains_of
+from benchx.serving.load_session import LoadOutcome, run_load
+from benchx.serving.request import Endpoint, Request, TimeLimits
+from benchx.serving.worker_job import LoadJob
+
+TOKENS, STREAMS, FEW, MANY = 128, 64, 200, 1600
+PACED = Pace(ttft_ms=100.0, token_ms=20.0)
+AT_ONCE = Pace(ttft_ms=0.0, token_ms=0.0)
+
+
+def load(url: str, requests: int, concurrency: int, tokens: int = TOKENS) -> LoadOutcome:
+    """A closed loop of chat requests of about 100 prompt tokens, in a client process."""
+    sent = [Request(index=i, prompt="word " * 100, max_tokens=tokens) for i in range(requests)]
+    job = LoadJob(
+        endpoint=Endpoint(base_url=url, api="chat", model="truth"),
+        limits=TimeLimits(),
+        plan=LoadPlan(concurrency=concurrency),
+        chains=chains_of(sent),
+    )
+    return run_load(job, workers=1, isolated=True)
+
+
+def cost(url: str | None) -> dict[str, Any]:
+    """Fixed work without pauses: 64 streams of 128 tokens; the slope between 200 and 1600."""
+    with ExitStack() as stack:
+        if url is None:
+            url = stack.enter_context(GroundTruth(AT_ONCE)).base_url
+        few, many = load(url, FEW, STREAMS), load(url, MANY, STREAMS)
+    tokens = [sum(r.client_tokens for r in outcome.results) for outcome in (few, many)]
+    cpu_s = [outcome.reports[0].cpu_s for outcome in (few, many)]
+    slope_s = (cpu_s[1] - cpu_s[0]) / (tokens[1] - tokens[0])
+    return {
+        "cpu_ms_per_1000_tokens": 1e6 * slope_s,
+        "tokens_per_cpu_second": 1 / slope_s,
+        "tokens_per_second": tokens[1] / many.reports[0].wall_s,
+        "peak_rss_mb": many.reports[0].peak_rss_bytes / 1e6,
+        "not_ok": sum(result.outcome != "ok" for result in many.results),
+    }
+
+
+def foreign_cost(command: str, url: str) -> dict[str, Any]:
+    """The same work by another client: processor time of its whole process tree."""
+
+    def cpu_s(requests: int) -> float:
+        words = command.format(url=url, requests=requests, streams=STREAMS, tokens=TOKENS)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(shlex.split(words), check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    few_s, many_s = cpu_s(FEW), cpu_s(MANY)
+    tokens = (MANY - FEW) * TOKENS
+    return {
+        "cpu_ms_per_1000_tokens": 1e6 * (many_s - few_s) / tokens,
+        "start_up_cpu_s": few_s - FEW * (many_s - few_s) / (MANY - FEW),
+    }
+
+
+def open_streams(count: int) -> dict[str, Any]:
+    """So many streams at once, each of three tokens in a second."""
+    with GroundTruth(Pace(ttft_ms=500.0, token_ms=250.0)) as server:
+        outcome = load(server.base_url, count, count, tokens=3)
+    return {
+        "streams": count,
+        "not_ok": sum(result.outcome != "ok" for result in outcome.results),
+        "peak_rss_mb": outcome.reports[0].peak_rss_bytes / 1e6,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured, and how busy that was at the start."""
+    return {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--url", help="a fast server for the fixed work, instead of the bundled")
+    parser.add_argument("--streams", type=int, default=10_000)
+    parser.add_argument("--foreign", action="append", default=[], metavar="NAME=COMMAND")
+    given = parser.parse_args()
+    burst = CalibrationLoad(concurrency=256, requests=512, output_tokens=TOKENS, pace=PACED)
+    steady = CalibrationLoad(rate_req_s=40.0, requests=300, output_tokens=TOKENS, pace=PACED)
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "fixed_work": lambda: cost(given.url),
+        "burst_256": lambda: calibrate_client(burst).to_json(),
+        "open_40": lambda: calibrate_client(steady).to_json(),
+        "open_streams": lambda: open_streams(given.streams),
+    }
+    found: dict[str, Any] = {"machine": machine()}
+    for text in given.foreign:
+        name, _, command = text.partition("=")
+        if not given.url:
+            sys.exit("--foreign needs --url: a server that outlives the client")
+        parts[f"fixed_work_{name}"] = lambda command=command: foreign_cost(command, given.url)
+    for name, part in parts.items():
+        found[name] = part()
+        print(name, json.dumps(found[name]), flush=True)
+    given.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
