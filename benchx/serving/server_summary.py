@@ -97,12 +97,11 @@ def _input_by_source(series: Series) -> float | None:
     return _sum(*(series.increase(name) for name in names))
 
 
-def acceptance_mode(settings: EngineSettings, summary: ServerSummary) -> AcceptanceMode:
-    """Whether drafts were accepted by the model or by decree, which is no property of a model."""
-    said = f"{dict(settings.args)} {dict(settings.env)}"
-    if _SYNTHETIC.search(said):
+def acceptance_mode(settings: EngineSettings) -> AcceptanceMode:
+    """Whether drafts are accepted by the model or by decree, which is no property of a model."""
+    if _SYNTHETIC.search(f"{dict(settings.args)} {dict(settings.env)}"):
         return "synthetic"
-    return "none" if summary.acceptance_length is None else "real"
+    return "real" if any("speculative" in flag for flag in settings.args) else "none"
 
 
 def cache_state(cached_share: float | None) -> CacheState | None:

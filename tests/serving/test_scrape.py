@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from benchx.serving.engines.base import EngineSettings
 from benchx.serving.prometheus import parse, total
 from benchx.serving.scrape import Reading, Scraper, Series, read_page
 from benchx.serving.server_metrics import PREFIXES, SGLANG, TRTLLM, VLLM, sources_of, wanted_names
-from benchx.serving.server_summary import ServerSummary, acceptance_mode, cache_state, summarise
+from benchx.serving.server_summary import acceptance_mode, cache_state, summarise
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -184,11 +185,15 @@ def test_a_point_is_cold_warm_or_mixed_by_its_cached_share(
 
 
 def test_acceptance_by_decree_is_told_from_real_acceptance() -> None:
-    told = ServerSummary(acceptance_length=3.0)
-    decreed = {"speculative-config": {"synthetic_acceptance_length": 3.0}}
-    assert acceptance_mode(EngineSettings(name="vllm", args=decreed), told) == "synthetic"  # type: ignore[arg-type]
-    assert acceptance_mode(EngineSettings(name="vllm"), told) == "real"
-    assert acceptance_mode(EngineSettings(name="vllm"), ServerSummary()) == "none"
+    def mode(**fields: Any) -> str:  # noqa: ANN401 - settings
+        return acceptance_mode(EngineSettings(name="vllm", **fields))
+
+    drafts = {"method": "dspark", "num_speculative_tokens": 7}
+    decreed = drafts | {"synthetic_acceptance_length": 3.0}
+    assert mode(args={"speculative-config": drafts}) == "real"
+    assert mode(args={"speculative-config": decreed}) == "synthetic"
+    assert mode(env={"SGLANG_SIMULATE_ACC_LEN": "3"}) == "synthetic"
+    assert mode() == "none"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from benchx.serving.engines.process import EngineProcess, Launch, claim_port
 from benchx.serving.engines.python_package import installed_version
 from benchx.serving.engines.readiness import Readiness, ReadinessCheck
 from benchx.serving.request import Endpoint, Request
+from benchx.serving.server_summary import acceptance_mode
 from benchx.serving.trial import TRIAL, TRIAL_IDS, try_once
 
 ATTACH_LIMIT_S = 60.0
@@ -73,6 +74,7 @@ class RunningEngine:
             "gpus_source": self.gpus.source,
             "gpu_names": list(self.gpus.names),
             "load_format": self.settings.load_format,
+            "acceptance": acceptance_mode(self.settings),
         }
 
 
