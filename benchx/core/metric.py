@@ -274,3 +274,11 @@ SPENT = _metric(
     "spent_usd", "USD", Direction.LOWER, "charged by the service",
     "sum of usage.cost over all requests that tell it", _SERVING,
 )  # fmt: skip
+SLO_CONCURRENCY = _metric(
+    "slo_in_flight_max", "requests", Direction.HIGHER, "highest concurrency within the SLO",
+    "largest concurrency tried at which enough requests meet the SLO (goodput_share)", _SERVING,
+)  # fmt: skip
+SLO_RATE = _metric(
+    "slo_rate_req_s", "req/s", Direction.HIGHER, "highest rate within the SLO",
+    "largest request rate tried at which enough requests meet the SLO (goodput_share)", _SERVING,
+)  # fmt: skip

@@ -14,6 +14,7 @@ from benchx.ops.base import Unavailable
 from benchx.runner.faults import Guard
 from benchx.runner.kernel_bench import release_memory
 from benchx.runner.serving_point import ServingPoint
+from benchx.runner.serving_search import SearchedPoint
 from benchx.runner.serving_settings import engine_settings, settings_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
@@ -107,8 +108,13 @@ class _EngineRun:
                     point, Outcome.SKIPPED, started_at=self._started_at, reason=reason
                 )
                 continue
-            self._session.phase("serving", (point,), self._settings["load"]["point_limit_s"])
+            self._session.phase("serving", (point,), self._limit_s())
             self._point(point, engine)
+
+    def _limit_s(self) -> float:
+        """Seconds after which a point hangs; a search has them for each of its loads."""
+        tries = self._settings.get("search", {}).get("tries", 1)
+        return float(self._settings["load"]["point_limit_s"] * tries)
 
     def _budget_usd(self) -> float | None:
         """What may still be charged; None: no limit."""
@@ -116,7 +122,8 @@ class _EngineRun:
         return None if limit is None else limit - self._spent_usd.get(self._group.part, 0.0)
 
     def _point(self, point: Point, engine: RunningEngine) -> None:
-        serving = ServingPoint(
+        measured = SearchedPoint if "search" in self._settings else ServingPoint
+        serving = measured(
             point=point,
             settings=self._settings,
             session=self._session,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def settings_of(part: ServingPart) -> dict[str, Any]:
     """Plain data of a part."""
-    sections = {"engine", "workload", "load", "timeouts", "slo"}
+    sections = {"engine", "workload", "load", "timeouts", "slo", "search"}
     plain = part.model_dump(include=sections, exclude_none=True)
     plain["engine"]["python"] = list(plain["engine"]["python"])
     return plain | {"seed": part.measure.seed, "launches": part.measure.launches}

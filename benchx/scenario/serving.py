@@ -19,6 +19,7 @@ from benchx.scenario.schema import Part, Value, Values, Word
 from benchx.scenario.serving_sections import (
     EngineSection,
     LoadSection,
+    SearchSection,
     SloSection,
     TimeoutSection,
     WorkloadSection,
@@ -83,6 +84,7 @@ class ServingPart(Part):
         load: How it is sent, beyond the axes.
         timeouts: When a request is given up.
         slo: What a good request is.
+        search: Searches for the highest load within the objective; None sweeps.
         fixed: Axis -> its one value.
         axes: Axis -> its values; `concurrency` or `request_rate` must be given (both: an open loop
             with at most so many under way). The last one runs fastest.
@@ -96,6 +98,7 @@ class ServingPart(Part):
     load: LoadSection = LoadSection()
     timeouts: TimeoutSection = TimeoutSection()
     slo: SloSection = SloSection()
+    search: SearchSection | None = None
     fixed: dict[Word, Value] = Field(default_factory=dict)
     axes: dict[Word, Values] = Field(default_factory=dict)
     zip: tuple[Annotated[tuple[Word, ...], Field(min_length=2)], ...] = ()
@@ -150,20 +153,37 @@ def check_serving_part(part: ServingPart, origin: Located) -> None:
                 )
     check_kernel_part(part.as_kernel(), origin)
     by_trace = part.load.arrival == "trace" or "trace" in part.axes.get("arrival", ())
-    if not part.swept & {"concurrency", "request_rate"} and not by_trace:
+    if part.search is not None:
+        _check_search(part, part.search, origin)
+    elif not part.swept & {"concurrency", "request_rate"} and not by_trace:
         raise ScenarioError(
             origin.at(("axes",)).where,
             key="axes",
             problem="neither concurrency nor request_rate is given",
             expected="one of them, such as `axes: {concurrency: [1, 4, 16]}`",
         )
-    if part.workload.requests_per_stream and "concurrency" not in part.swept:
+    streams = part.swept | {part.search.axis if part.search else ""}
+    if part.workload.requests_per_stream and "concurrency" not in streams:
         raise ScenarioError(
             origin.at(("workload", "requests_per_stream")).where,
             key="workload.requests_per_stream",
             problem="there is no axis concurrency that it could be multiplied with",
             expected="`workload.requests`",
         )
+
+
+def _check_search(part: ServingPart, search: SearchSection, origin: Located) -> None:
+    place = origin.at(("search",)).where
+    if search.axis in part.swept:
+        problem = f"{search.axis} is swept too"
+        raise ScenarioError(place, key="search.axis", problem=problem, expected="one of both")
+    if not part.slo.model_fields_set:
+        raise ScenarioError(
+            place, key="search", problem="there is no objective", expected="`slo: {ttft: 2s}`"
+        )
+    if search.low > search.high:
+        problem = f"low {search.low:g} is above high {search.high:g}"
+        raise ScenarioError(place, key="search.low", problem=problem, expected="low <= high")
 
 
 def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, index: int) -> Sweep:

@@ -176,3 +176,23 @@ class SloSection(Settings):
     ttft_s: DurationS | None = Field(default=None, alias="ttft")
     tpot_s: DurationS | None = Field(default=None, alias="tpot")
     e2e_s: DurationS | None = Field(default=None, alias="e2e")
+
+
+class SearchSection(Settings):
+    """The highest load that meets the objective is searched for, in the place of a sweep over it.
+
+    Attributes:
+        axis: What is searched.
+        low: Smallest value that is tried.
+        high: Largest one.
+        attainment: Share of requests that must meet the objective.
+        precision: How near the answer must be, as a share of it.
+        tries: Most loads that are tried.
+    """
+
+    axis: Literal["concurrency", "request_rate"]
+    low: Positive = 1.0
+    high: Positive
+    attainment: OpenShare = 0.99
+    precision: OpenShare = 0.05
+    tries: Annotated[int, Field(ge=1, le=100)] = 16

@@ -30,9 +30,10 @@ kind: serving
 engine: {{name: endpoint, model: m, base_url: "{url}", token_ids: true, ready_timeout: 2s{more}}}
 workload: {{dataset: random, input_len: 8, output_len: 4, requests: 6}}
 axes: {{{axes}}}
-slo: {{ttft: 10s}}
+slo: {{ttft: {ttft}}}
 load: {{{load}}}
 """
+SEARCH = "search: {axis: concurrency, low: 1, high: 4}\n"
 
 
 class Collector:
@@ -53,9 +54,17 @@ Measure = Callable[..., list[LaunchRecord]]
 def measure(tmp_path: Path) -> Measure:
     """Measures a scenario against a URL, in one group per start of the engine."""
 
-    def run(url: str, *, axes: str = "concurrency: [2]", more: str = "", how: str = "") -> Any:  # noqa: ANN401
+    def run(
+        url: str,
+        *,
+        axes: str = "concurrency: [2]",
+        more: str = "",
+        how: str = "",
+        end: str = "",
+        ttft: str = "10s",
+    ) -> Any:  # noqa: ANN401
         path = tmp_path / "s.yaml"
-        path.write_text(TEXT.format(url=url, axes=axes, more=more, load=how))
+        path.write_text(TEXT.format(url=url, axes=axes, more=more, load=how, ttft=ttft) + end)
         scenario, level, channel = load(path), ServingLevel(), Collector()
         groups = level.groups(expand(scenario, Vocabulary(ops={})))
         spec = LaunchSpec(
@@ -203,3 +212,26 @@ def test_one_point_that_cannot_be_made_does_not_stop_the_next(measure: Measure) 
     with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
         records = measure(truth.base_url, axes="arrival: [trace, constant], request_rate: [200.0]")
     assert [record.outcome for record in records] == [Outcome.CRASHED, Outcome.OK], records
+
+
+def test_the_highest_concurrency_within_the_objective_is_found(
+    measure: Measure, tmp_path: Path
+) -> None:
+    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
+        (record,) = measure(truth.base_url, axes="", end=SEARCH)
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.values["slo_in_flight_max"] == 4
+    assert record.values["in_flight_max"] == 4
+    assert record.timing is not None
+    assert "searched concurrency over 1, 2, 4" in record.timing.notes
+    assert len(read_requests(tmp_path)) == 3
+
+
+def test_an_objective_that_no_load_meets_gives_figures_and_no_answer(measure: Measure) -> None:
+    with GroundTruth(Pace(ttft_ms=50.0, token_ms=1.0)) as truth:
+        (record,) = measure(truth.base_url, axes="", end=SEARCH, ttft="10ms")
+    assert record.outcome is Outcome.OK, record.reason
+    assert "slo_in_flight_max" not in record.values
+    assert record.values["goodput_share"] == 0
+    assert record.timing is not None
+    assert "the lowest load does not meet the SLO" in record.timing.notes

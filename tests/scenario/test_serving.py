@@ -113,3 +113,30 @@ def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001
     assert len(points(text)) == 2
     with pytest.raises(ScenarioError, match="no axis concurrency"):
         points(text.replace("concurrency: [1, 4]", "request_rate: [1.0]"))
+
+
+SEARCH = "search: {axis: concurrency, high: 64}\n"
+
+
+def test_a_search_takes_the_place_of_the_axis(points) -> None:  # noqa: ANN001
+    text = TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n") + SEARCH
+    (point,) = points(text)
+    assert "concurrency" not in point.params
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TEXT + "slo: {ttft: 1s}\n" + SEARCH, "swept too"),
+        (TEXT.replace("concurrency: [1, 4]", "eager: true") + SEARCH, "no objective"),
+        (
+            TEXT.replace("concurrency: [1, 4]", "eager: true")
+            + "slo: {ttft: 1s}\n"
+            + SEARCH.replace("high: 64", "low: 65, high: 64"),
+            "low 65 is above high 64",
+        ),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(points, text: str, words: str) -> None:  # noqa: ANN001
+    with pytest.raises(ScenarioError, match=words):
+        points(text)
