@@ -13,6 +13,8 @@ Kernel = Literal["portable", "hopper"]
 MOST_SPLITS = 128
 HEADS_TOGETHER = 16
 _GLUON_SINCE = (3, 6)
+_FEW_ROWS = 32
+_LONG_PREFILL = 4096  # keys; below, the portable kernel's cheaper launch decides
 # What a program costs beside its tiles (queries in, pipeline filled, result out), in tiles; what
 # merging costs at all, and how many bytes of partial results cost as much as one tile.
 _START_TILES = 4
@@ -112,19 +114,20 @@ def _processors(device: torch.device) -> int:
 
 
 def portable_decode(rows: int, *, amd: bool) -> MlaDecodeConfig:
-    """The cut of the portable decode kernel; an AMD CDNA 3 has 64 KiB of shared memory."""
+    """The cut of the portable decode kernel; CDNA 3 has 64 KiB of shared memory."""
+    if amd:
+        return MlaDecodeConfig(block_m=16 if rows <= 16 else 32, block_n=32, warps=4, stages=2)
     if rows <= 16:
-        return MlaDecodeConfig(
-            block_m=16, block_n=32, warps=4, stages=2 if amd else 3, resident=1 if amd else 2
-        )
+        return MlaDecodeConfig(block_m=16, block_n=32, warps=4, stages=3, resident=2)
     if rows <= 32:
-        return MlaDecodeConfig(block_m=32, block_n=32, warps=8, stages=2 if amd else 3)
+        return MlaDecodeConfig(block_m=32, block_n=32, warps=8, stages=3)
     return MlaDecodeConfig(block_m=64, block_n=32, warps=8, stages=2)
 
 
 def decode_config(device: torch.device, shape: DecodeShape) -> MlaDecodeConfig:
     """The configuration for a step, `splits` resolved."""
-    if shape.hopper is None:
+    # Few rows are bound by the cache's bytes, where the portable kernel was the faster one.
+    if shape.hopper is None and shape.rows > _FEW_ROWS:
         config = MlaDecodeConfig(kernel="hopper")
     else:
         config = portable_decode(shape.rows, amd=torch.version.hip is not None)
@@ -155,11 +158,13 @@ def with_splits(
     return replace(config, splits=min(choices, key=cost))
 
 
-def prefill_config(hopper: str | None) -> MlaPrefillConfig:
+def prefill_config(hopper: str | None, longest: int) -> MlaPrefillConfig:
     """The configuration for a prefill; `hopper` says why that kernel can't take it, or None."""
-    if hopper is None:
+    if hopper is not None:
+        return MlaPrefillConfig()
+    if longest >= _LONG_PREFILL:
         return MlaPrefillConfig(kernel="hopper", block_m=128, block_n=128)
-    return MlaPrefillConfig()
+    return MlaPrefillConfig(stages=3)
 
 
 def heads_together(config: MlaPrefillConfig, heads: int) -> int:

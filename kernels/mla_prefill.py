@@ -53,7 +53,7 @@ def mla_prefill(
     parts = split_width(width)
     assert parts is not None
     hopper = _no_hopper(k, v)
-    config = config or prefill_config(hopper)
+    config = config or prefill_config(hopper, keys.longest)
     together = heads_together(config, heads)
     slots = queries.tokens // config.block_m + len(queries.lengths)
     programs = triton.cdiv(heads, together) * together * slots
