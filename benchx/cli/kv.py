@@ -23,42 +23,56 @@ if TYPE_CHECKING:
 CONTEXTS = "1k,8k,32k,128k,1M"
 
 
+Arch = Annotated[
+    str, typer.Argument(metavar="ARCH", help="A shipped name, a .yaml or a config.json.")
+]
+Context = Annotated[
+    str | None, typer.Option(metavar="LIST", help=f"Context lengths, such as {CONTEXTS}.")
+]
+HardwareName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="From `benchx list hardware`.")
+]
+Gpus = Annotated[int, typer.Option(min=1, help="GPUs that share the model.")]
+TensorRanks = Annotated[int | None, typer.Option(min=1, help="Tensor ranks; else all GPUs.")]
+ContextRanks = Annotated[int, typer.Option(min=1, help="Ranks that split cached tokens.")]
+ExpertRanks = Annotated[int, typer.Option(min=1, help="Ranks that split the routed experts.")]
+CacheDtype = Annotated[str, typer.Option(help="bfloat16 or fp8.")]
+StateDtype = Annotated[str, typer.Option(help="float32 or bfloat16.")]
+DraftTokens = Annotated[int, typer.Option(min=0, help="Speculative tokens.")]
+Mfu = Annotated[str, typer.Option(metavar="SHARE", help="Of the matrix rate that prefill reaches.")]
+PrefillRun = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Take prefill times from this run.")
+]
+TierRun = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Take bandwidths from a run of kv-tiers.")
+]
+OwnTiers = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=GB/s", help="A tier of your own.")
+]
+VersusRun = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Compare patterns of a hybrid-vs-full run.")
+]
+Chart = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")]
+
+
 def kv(
-    architecture: Annotated[
-        str, typer.Argument(metavar="ARCH", help="A shipped name, a .yaml or a config.json.")
-    ],
+    architecture: Arch,
     *,
-    context: Annotated[
-        str | None, typer.Option(metavar="LIST", help=f"Context lengths, such as {CONTEXTS}.")
-    ] = None,
-    hardware: Annotated[
-        str | None, typer.Option(metavar="NAME", help="From `benchx list hardware`.")
-    ] = None,
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs that share the model.")] = 1,
-    tp: Annotated[int | None, typer.Option(min=1, help="Tensor ranks; else all GPUs.")] = None,
-    dcp: Annotated[int, typer.Option(min=1, help="Ranks that split cached tokens.")] = 1,
-    ep: Annotated[int, typer.Option(min=1, help="Ranks that split the routed experts.")] = 1,
-    cache_dtype: Annotated[str, typer.Option(help="bfloat16 or fp8.")] = "bfloat16",
-    state_dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    draft_tokens: Annotated[int, typer.Option(min=0, help="Speculative tokens.")] = 0,
-    mfu: Annotated[
-        str, typer.Option(metavar="SHARE", help="Of the matrix rate that prefill reaches.")
-    ] = "100%",
-    run: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Take prefill times from this run.")
-    ] = None,
-    tiers: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Take bandwidths from a run of kv-tiers.")
-    ] = None,
-    tier: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=GB/s", help="A tier of your own.")
-    ] = None,
-    versus: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Compare patterns of a hybrid-vs-full run.")
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")
-    ] = None,
+    context: Context = None,
+    hardware: HardwareName = None,
+    gpus: Gpus = 1,
+    tp: TensorRanks = None,
+    dcp: ContextRanks = 1,
+    ep: ExpertRanks = 1,
+    cache_dtype: CacheDtype = "bfloat16",
+    state_dtype: StateDtype = "float32",
+    draft_tokens: DraftTokens = 0,
+    mfu: Mfu = "100%",
+    run: PrefillRun = None,
+    tiers: TierRun = None,
+    tier: OwnTiers = None,
+    versus: VersusRun = None,
+    chart: Chart = None,
     as_json: AsJson = False,
 ) -> None:
     """Size caches, and price loading them.
@@ -75,9 +89,9 @@ def kv(
     if versus is not None:
         from benchx.cli.kv_versus import print_versus
 
-        print_versus(versus, arch.name, chart, as_json=as_json)
+        print_versus(versus, architecture, chart, as_json=as_json)
         return
-    measured = measured_prefill(run, arch.name) if run else None
+    measured = measured_prefill(run, architecture) if run else None
     arch = measured.arch if measured else arch
     machine, rate = _machine(hardware, gpus)
     report = kv_report(
@@ -91,16 +105,20 @@ def kv(
         prefill=measured.model if measured else _bound(arch, machine, rate, mfu),
         tiers=_tiers(tiers, tier or ()),
     )
-    if as_json:
-        print_json(_plain(report, measured))
-    else:
-        from benchx.cli.kv_text import print_report
-
-        print_report(report, measured)
+    _show(report, measured, as_json=as_json)
     if chart is not None:
         from benchx.reporting.chart_kv import draw_kv
 
         print(draw_kv(report, measured.seconds if measured else {}, chart))
+
+
+def _show(report: KvReport, measured: MeasuredPrefill | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(report, measured))
+        return
+    from benchx.cli.kv_text import print_report
+
+    print_report(report, measured)
 
 
 def _contexts(

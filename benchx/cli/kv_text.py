@@ -110,7 +110,10 @@ def _notes(report: KvReport) -> list[str]:
 
 
 def _billions(count: int) -> str:
-    return f"{count / 1e12:.2f}T" if count >= 1e12 else f"{count / 1e9:.1f}B"
+    for factor, letter, digits in ((1e12, "T", 2), (1e9, "B", 1)):
+        if count >= factor:
+            return f"{count / factor:.{digits}f}{letter}"
+    return f"{count / 1e6:.3g}M"
 
 
 def _three(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -108,10 +109,15 @@ def _refuse_twice(runs: Sequence[Run]) -> None:
 def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None) -> RunPart:
     header = header_of(run)
     sections = tuple(
-        _section(f"{prefix}{op}", str(op), header, rows[rows["op"] == op], baseline)
+        _section(prefix + _file_word(str(op)), str(op), header, rows[rows["op"] == op], baseline)
         for op in dict.fromkeys(rows["op"])
     )
     return RunPart(header=header, method=method_lines(run), sections=sections)
+
+
+def _file_word(op: str) -> str:
+    """An operator's or model's name (or path) without dots and separators, as figures need it."""
+    return re.sub(r"[^\w-]+", "-", op)
 
 
 def _section(

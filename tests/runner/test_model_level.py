@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,17 @@ SETTINGS: dict[str, Any] = {
     "cache": "warm", "timer": "auto", "order": "interleaved", "target_error": 0.5,
     "min_samples": 1, "max_samples": 2, "max_time_s": 0.05, "setup_time_limit_s": 60.0, "seed": 0,
     "max_rms_ratio": None,
+}  # fmt: skip
+CONFIG: dict[str, Any] = {
+    "model_type": "kimi_linear", "hidden_size": 64, "vocab_size": 128, "num_hidden_layers": 4,
+    "model_max_length": 4096, "intermediate_size": 96, "num_attention_heads": 2,
+    "q_lora_rank": None, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
+    "v_head_dim": 16, "mla_use_nope": True, "num_experts": 8, "num_experts_per_token": 2,
+    "num_shared_experts": 1, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
+    "linear_attn_config": {
+        "num_heads": 2, "head_dim": 16, "short_conv_kernel_size": 4, "full_attn_layers": [4],
+        "kda_layers": [1, 2, 3],
+    },
 }  # fmt: skip
 SMALL = {"layers": 4, "shrink": 16, "dtype": "float32"}
 TEXT = """\
@@ -151,3 +163,32 @@ def test_a_model_scenario_that_can_not_be_is_refused(
 def test_a_scenario_round_trips(scenario: Write) -> None:
     loaded = scenario()
     assert Scenario.from_json(loaded.to_json(), source=loaded.source).parts == loaded.parts
+
+
+def test_a_model_read_from_a_file_is_measured_reported_and_sized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a config.json to a report: its path is the name, and makes no folder of a figure."""
+    from benchx.cli.kv_measured import measured_prefill
+    from benchx.reporting import report
+    from benchx.runner import Silent, run
+
+    model = tmp_path / "My-Model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(CONFIG))
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "schema: 1\nkind: model\narchitecture: My-Model/config.json\nphase: prefill\n"
+        "backends: [chunked+sdpa, recurrent+expanded]\nfixed: {dtype: float32}\n"
+        "axes: {seqlens: [32, 64]}\n"
+        "measure: {launches: 1, cache: warm, min_samples: 1, max_samples: 2, max_time: 0.1s}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    done = run(load(path), vocabulary(), out_dir=tmp_path / "out", progress=Silent())
+    written = report([done.path], tmp_path / "report")
+    names = [file.name for file in written.files]
+    assert "My-Model-config-json-device-time.png" in names
+    assert len(set(names)) == len(names)
+    measured = measured_prefill(done.path, "My-Model/config.json")
+    assert sorted(measured.seconds) == [32, 64]
+    assert measured.arch.layers == 4
