@@ -91,6 +91,7 @@ def _columns(
         row |= _spread(name, figures, samples)
     for name in (*_PLAIN, *_others(figures)):
         row[name] = _middle([record.values.get(name) for record in figures])
+        row |= _interval(name, figures)
     return row | _method_columns(records, ok)
 
 
@@ -125,6 +126,16 @@ def _spread(
         f"{name}_ci_high": interval.high if interval else None,
         f"{name}_p95": percentile_or_none(pooled, 95) if pooled else None,
     }
+
+
+def _interval(name: str, records: Sequence[LaunchRecord]) -> dict[str, float]:
+    """`X_ci_low` and `X_ci_high` of a median `X_p50` that each launch gives; absent below three."""
+    values = [record.values[name] for record in records if name in record.values]
+    interval = bootstrap_interval(values, seed=0) if name.endswith("_p50") and values else None
+    if interval is None:
+        return {}
+    base = name.removesuffix("_p50")
+    return {f"{base}_ci_low": interval.low, f"{base}_ci_high": interval.high}
 
 
 def _others(records: Sequence[LaunchRecord]) -> list[str]:

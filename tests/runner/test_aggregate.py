@@ -72,6 +72,17 @@ def test_two_launches_give_a_median_but_no_interval(tmp_path: Path) -> None:
     assert row["device_time_ms_ci_low"] is None
 
 
+def test_medians_of_requests_have_an_interval_over_launches_too(tmp_path: Path) -> None:
+    launches = [
+        record(launch, values={"ttft_ms_p50": 10.0 + launch, "error_rate": 0.0})
+        for launch in range(3)
+    ]
+    row = row_of(tmp_path, launches)
+    assert (row["ttft_ms_p50"], row["error_rate"]) == (11.0, 0.0)
+    assert (row["ttft_ms_ci_low"], row["ttft_ms_ci_high"]) == (10.0, 12.0)
+    assert "error_rate_ci_low" not in row
+
+
 def test_a_high_percentile_needs_samples_to_stand_on(tmp_path: Path) -> None:
     few = {"samples": {"device_time_ms": (1.0, 2.0)}}
     many = {"samples": {"device_time_ms": tuple(float(i) for i in range(100))}}
