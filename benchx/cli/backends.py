@@ -62,15 +62,16 @@ def refusal_of(
 ) -> Unavailable | None:
     """Why a backend runs no point at all here, or None when it runs some.
 
-    A combination that it does not support says nothing of the machine, so others are tried: the
-    defaults, then every other choice of one axis at a time.
+    One combination says little of the machine, so others are tried: the defaults, then every
+    other choice of one axis at a time. What the machine lacks is told before what is unsupported.
     """
-    refusal = None
+    refusals = []
     for params in _candidates(operator.axes):
         refusal = backend.unavailable(params, device)
-        if refusal is None or refusal.outcome is not Outcome.UNSUPPORTED:
-            return refusal
-    return refusal
+        if refusal is None:
+            return None
+        refusals.append(refusal)
+    return min(refusals, key=lambda refusal: refusal.outcome is not Outcome.SKIPPED)
 
 
 def _candidates(axes: Mapping[str, AxisSpec]) -> Iterator[Params]:

@@ -84,6 +84,11 @@ def test_a_backend_that_lacks_only_the_default_combination_works() -> None:
     assert refusal_of(OPERATOR, backend, GPU) is None
 
 
+def test_a_backend_that_lacks_a_device_for_the_default_combination_only_works() -> None:
+    backend = _backend(lambda params: None if params["gate"] == "log" else SKIPPED)
+    assert refusal_of(OPERATOR, backend, GPU) is None
+
+
 def test_a_missing_package_is_named_even_if_the_default_combination_is_unsupported() -> None:
     backend = _backend(lambda params: SKIPPED if params["gate"] == "log" else UNSUPPORTED)
     assert refusal_of(OPERATOR, backend, GPU) is SKIPPED
