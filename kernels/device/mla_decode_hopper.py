@@ -33,11 +33,12 @@ _copy_in = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 
 @gluon.jit
 def _load_tiles(
-    maps, table, tiles, full, empty, span, LATENT: gl.constexpr, ROPE: gl.constexpr,
+    maps, table, tiles, barriers, span, LATENT: gl.constexpr, ROPE: gl.constexpr,
     PAGE: gl.constexpr,
 ):  # fmt: skip
     """The loading warp: each tile's left half, then its right half and rope columns."""
     left, right, rope = tiles
+    full, empty, _ = barriers
     low, high, pairs, _ = span
     half: gl.constexpr = LATENT // 2
     for step in range(2 * pairs):
@@ -142,11 +143,12 @@ def _bounds(span, place, TOKENS: gl.constexpr):
 
 @gluon.jit
 def _left_group(
-    q, o, lse, queries, tiles, weights, top, sums, full, empty, ready, scale, span, place,
-    line, out_line, out_stride,
+    q, o, lse, buffers, barriers, scale, span, place, line, out_line, out_stride,
     TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Warpgroup 0: even tiles' scores, the left half of the output."""
+    queries, tiles, weights, top, sums = buffers
+    full, empty, ready = barriers
     half: gl.constexpr = LATENT // 2
     rows: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
     o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, half, 16])
@@ -193,10 +195,12 @@ def _left_group(
 
 @gluon.jit
 def _right_group(
-    q, o, queries, tiles, weights, top, sums, full, empty, ready, scale, span, place,
-    out_line, out_stride, TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr,
+    q, o, buffers, barriers, scale, span, place, out_line, out_stride,
+    TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr,
 ):  # fmt: skip
     """Warpgroup 1: odd tiles' scores, the right half of the output."""
+    queries, tiles, weights, top, sums = buffers
+    full, empty, ready = barriers
     half: gl.constexpr = LATENT // 2
     rows: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
     o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, half, 16])
@@ -258,30 +262,10 @@ def _store_half(o, acc, total, place, out_line, out_stride, first, LATENT: gl.co
     gl.store(o + at, out, mask=(row < place[1])[:, None])
 
 
-# Sizes are no constants to compile for: batches change from step to step.
-@gluon.jit(do_not_specialize=["rows", "heads", "table_width", "n_splits"])
-def attend(
-    q, half_map, rope_map, table, seqlens, o, lse,
-    scale_log2, rows, heads, table_width, n_splits,
-    TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr, PAGE: gl.constexpr,
-    SPLIT: gl.constexpr,
-):  # fmt: skip
-    """64 rows of one sequence against one split of its keys; arguments as in `mla_decode.attend`.
-
-    `half_map` and `rope_map` describe the cache as [slots, LATENT + ROPE] in blocks of
-    [64, LATENT / 2] and [64, ROPE].
-    """
-    gl.static_assert(PAGE % 64 == 0)
+@gluon.jit
+def _buffers(dtype: gl.constexpr, half_map, rope_map, LATENT: gl.constexpr, ROPE: gl.constexpr):
+    """Shared memory: queries, two tiles, their weights and maxima, and the two groups' sums."""
     half: gl.constexpr = LATENT // 2
-    dtype: gl.constexpr = q.dtype.element_ty
-    split = gl.program_id(1)
-    sequence = gl.program_id(2).to(gl.int64)
-    length = gl.minimum(gl.load(seqlens + sequence), table_width * PAGE)
-    count = (length + 63) // 64
-    each = (count + 2 * n_splits - 1) // (2 * n_splits) * 2  # pairs of tiles
-    low = gl.minimum(split * each, count)
-    high = gl.minimum(low + each, count)
-
     q_l = gl.allocate_shared_memory(dtype, [64, half], half_map.layout)
     q_r = gl.allocate_shared_memory(dtype, [64, half], half_map.layout)
     left = gl.allocate_shared_memory(dtype, [2, 64, half], half_map.layout)
@@ -298,47 +282,69 @@ def attend(
     vector: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     top = gl.allocate_shared_memory(gl.float32, [2, 64], vector)
     sums = gl.allocate_shared_memory(gl.float32, [2, 64], vector)
-    # Barriers: of tiles 0 and 1 left, then right; weights of tiles 0 and 1, sums of groups 0 and
-    # 1, queries.
-    full = gl.allocate_shared_memory(gl.int64, [4, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [4, 1], mbarrier.MBarrierLayout())
-    ready = gl.allocate_shared_memory(gl.int64, [5, 1], mbarrier.MBarrierLayout())
-    for index in gl.static_range(4):
-        mbarrier.init(full.index(index), count=1)
-        mbarrier.init(empty.index(index), count=1)
-    for index in gl.static_range(5):
-        mbarrier.init(ready.index(index), count=1)
+    return (q_l, q_r, q_pe), (left, right, rope), weights, top, sums
 
+
+@gluon.jit
+def _barriers(COUNT: gl.constexpr):
+    """COUNT barriers, each for one arrival."""
+    barriers = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    for index in gl.static_range(COUNT):
+        mbarrier.init(barriers.index(index), count=1)
+    return barriers
+
+
+# Sizes are no constants to compile for: batches change from step to step.
+@gluon.jit(do_not_specialize=["rows", "heads", "table_width", "n_splits"])
+def attend(
+    q, half_map, rope_map, table, seqlens, o, lse,
+    scale_log2, rows, heads, table_width, n_splits,
+    TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr, PAGE: gl.constexpr,
+    SPLIT: gl.constexpr,
+):  # fmt: skip
+    """64 rows of one sequence against one split of its keys; arguments as in `mla_decode.attend`.
+
+    `half_map` and `rope_map` describe the cache as [slots, LATENT + ROPE] in blocks of
+    [64, LATENT / 2] and [64, ROPE].
+    """
+    gl.static_assert(PAGE % 64 == 0)
+    split = gl.program_id(1)
+    sequence = gl.program_id(2).to(gl.int64)
+    length = gl.minimum(gl.load(seqlens + sequence), table_width * PAGE)
+    count = (length + 63) // 64
+    each = (count + 2 * n_splits - 1) // (2 * n_splits) * 2  # pairs of tiles
+    low = gl.minimum(split * each, count)
+    high = gl.minimum(low + each, count)
+    span = (low, high, (high - low + 1) // 2, length)
+    place = (gl.program_id(0) * 64, rows, heads)
     line = sequence * rows
     out_line = line
     out_stride = 1
     if SPLIT:
         out_line = line * n_splits + split
         out_stride = n_splits
-    queries, tiles = (q_l, q_r, q_pe), (left, right, rope)
-    span = (low, high, (high - low + 1) // 2, length)
-    place = (gl.program_id(0) * 64, rows, heads)
-    table += sequence * table_width
+
+    buffers = _buffers(q.dtype.element_ty, half_map, rope_map, LATENT, ROPE)
+    # Of tiles 0 and 1 left, then right (twice); weights of tiles 0 and 1, both sums, queries.
+    barriers = (_barriers(4), _barriers(4), _barriers(5))
+    maps, table = (half_map, rope_map), table + sequence * table_width
     gl.warp_specialize(
         [
             (
                 _left_group,
                 (
-                    q, o, lse, queries, tiles, weights, top, sums, full, empty, ready, scale_log2,
-                    span, place, line, out_line, out_stride, TOKENS, LATENT, ROPE, SPLIT,
+                    q, o, lse, buffers, barriers, scale_log2, span, place, line,
+                    out_line, out_stride, TOKENS, LATENT, ROPE, SPLIT,
                 ),
             ),
             (
                 _right_group,
                 (
-                    q, o, queries, tiles, weights, top, sums, full, empty, ready, scale_log2,
-                    span, place, out_line, out_stride, TOKENS, LATENT, ROPE,
+                    q, o, buffers, barriers, scale_log2, span, place,
+                    out_line, out_stride, TOKENS, LATENT, ROPE,
                 ),
             ),
-            (
-                _load_tiles,
-                ((half_map, rope_map), table, tiles, full, empty, span, LATENT, ROPE, PAGE),
-            ),
+            (_load_tiles, (maps, table, buffers[1], barriers, span, LATENT, ROPE, PAGE)),
         ],
         [4, 1],
         [240, 24],

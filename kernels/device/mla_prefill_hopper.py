@@ -26,27 +26,26 @@ _copy_in = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 
 @gluon.jit
 def _load_tiles(
-    maps, tiles, full, empty, first_key, head, count,
+    maps, tiles, barriers, first_key, head, count,
     NOPE: gl.constexpr, ROPE: gl.constexpr, VALUE: gl.constexpr,
 ):  # fmt: skip
     """The loading warp: keys and then values of each tile."""
     nope_map, rope_map, value_map = maps
     nope, rope, values = tiles
-    full_k, full_v = full
-    empty_k, empty_v = empty
+    full, empty = barriers
     for step in range(count):
         slot = step % 2
         phase = (step // 2) & 1
         row = first_key + step * 128
-        mbarrier.wait(empty_k.index(slot), phase ^ 1)
-        mbarrier.expect(full_k.index(slot), 128 * (NOPE + ROPE) * 2)
+        mbarrier.wait(empty.index(slot), phase ^ 1)
+        mbarrier.expect(full.index(slot), 128 * (NOPE + ROPE) * 2)
         column = head * (NOPE + ROPE)
-        _copy_in(nope_map, [row, column], full_k.index(slot), nope.index(slot))
+        _copy_in(nope_map, [row, column], full.index(slot), nope.index(slot))
         if ROPE > 0:
-            _copy_in(rope_map, [row, column + NOPE], full_k.index(slot), rope.index(slot))
-        mbarrier.wait(empty_v.index(slot), phase ^ 1)
-        mbarrier.expect(full_v.index(slot), 128 * VALUE * 2)
-        _copy_in(value_map, [row, head * VALUE], full_v.index(slot), values.index(slot))
+            _copy_in(rope_map, [row, column + NOPE], full.index(slot), rope.index(slot))
+        mbarrier.wait(empty.index(2 + slot), phase ^ 1)
+        mbarrier.expect(full.index(2 + slot), 128 * VALUE * 2)
+        _copy_in(value_map, [row, head * VALUE], full.index(2 + slot), values.index(slot))
 
 
 @gluon.jit
@@ -68,12 +67,12 @@ def _load_queries(
 
 
 @gluon.jit
-def _scores(q_nope, q_pe, tiles, full_k, step, ROPE: gl.constexpr):
+def _scores(q_nope, q_pe, tiles, full, step, ROPE: gl.constexpr):
     """Start Q K^T of a tile; fp32 [64, 128] once waited for."""
     slot = step % 2
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
     s = gl.zeros([64, 128], gl.float32, layout=layout)
-    mbarrier.wait(full_k.index(slot), (step // 2) & 1)
+    mbarrier.wait(full.index(slot), (step // 2) & 1)
     nope = tiles[0].index(slot).permute((1, 0))
     s = warpgroup_mma(q_nope, nope, s, use_acc=False, is_async=True)
     if ROPE > 0:
@@ -118,11 +117,12 @@ def _scaled(acc, shrink):
 
 @gluon.jit
 def _attend_rows(
-    q, o, q_nope, q_pe, tiles, full, empty, scale,
+    q, o, q_nope, q_pe, tiles, barriers, scale,
     row0, queries, keys, first_query, heads, head, count,
     NOPE: gl.constexpr, ROPE: gl.constexpr, VALUE: gl.constexpr,
 ):  # fmt: skip
     """One warpgroup: 64 queries from `row0` of their sequence against `count` tiles."""
+    full, empty = barriers
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
     o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VALUE, 16])
     a_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, k_width=2)
@@ -134,28 +134,28 @@ def _attend_rows(
     top = gl.full([64], -1e30, gl.float32, layout=gl.SliceLayout(1, s_layout))
     acc = gl.zeros([64, VALUE], gl.float32, layout=o_layout)
 
-    s = warpgroup_mma_wait(0, deps=[_scores(q_nope, q_pe, tiles, full[0], 0, ROPE)])
-    mbarrier.arrive(empty[0].index(0))
+    s = warpgroup_mma_wait(0, deps=[_scores(q_nope, q_pe, tiles, full, 0, ROPE)])
+    mbarrier.arrive(empty.index(0))
     p, top = _softmax(s, top, 0, last, seen, scale)
     total = gl.sum(p, axis=1)
     a = gl.convert_layout(p.to(dtype), a_layout)
     for step in range(1, count):
         done = (step - 1) % 2
-        s = _scores(q_nope, q_pe, tiles, full[0], step, ROPE)
-        mbarrier.wait(full[1].index(done), ((step - 1) // 2) & 1)
+        s = _scores(q_nope, q_pe, tiles, full, step, ROPE)
+        mbarrier.wait(full.index(2 + done), ((step - 1) // 2) & 1)
         acc = warpgroup_mma(a, values.index(done), acc, is_async=True)
         s = warpgroup_mma_wait(1, deps=[s])
-        mbarrier.arrive(empty[0].index(step % 2))
+        mbarrier.arrive(empty.index(step % 2))
         p, higher = _softmax(s, top, step * 128, last, seen, scale)
         shrink = gl.exp2(top - higher)
         total = total * shrink + gl.sum(p, axis=1)
         top = higher
         acc = warpgroup_mma_wait(0, deps=[acc])
-        mbarrier.arrive(empty[1].index(done))
+        mbarrier.arrive(empty.index(2 + done))
         acc = _scaled(acc, shrink)
         a = gl.convert_layout(p.to(dtype), a_layout)
     done = (count - 1) % 2
-    mbarrier.wait(full[1].index(done), ((count - 1) // 2) & 1)
+    mbarrier.wait(full.index(2 + done), ((count - 1) // 2) & 1)
     _clear_tail(values.index(done), (count - 1) * 128, keys, VALUE)
     acc = warpgroup_mma(a, values.index(done), acc, is_async=True)
     acc = warpgroup_mma_wait(0, deps=[acc])
@@ -181,6 +181,31 @@ def _locate_block(cu_seqlens, slot, n_seqs):
     return low, slot - (start // 128 + low).to(gl.int32)
 
 
+@gluon.jit
+def _buffers(
+    dtype: gl.constexpr, maps, NOPE: gl.constexpr, ROPE: gl.constexpr, VALUE: gl.constexpr
+):
+    """Shared memory: the queries of both groups, and two tiles of keys and values."""
+    nope_map, rope_map, value_map = maps
+    q_nope = gl.allocate_shared_memory(dtype, [2, 64, NOPE], nope_map.layout)
+    nope = gl.allocate_shared_memory(dtype, [2, 128, NOPE], nope_map.layout)
+    values = gl.allocate_shared_memory(dtype, [2, 128, VALUE], value_map.layout)
+    q_pe, rope = q_nope, nope
+    if ROPE > 0:
+        q_pe = gl.allocate_shared_memory(dtype, [2, 64, ROPE], rope_map.layout)
+        rope = gl.allocate_shared_memory(dtype, [2, 128, ROPE], rope_map.layout)
+    return q_nope, q_pe, (nope, rope, values)
+
+
+@gluon.jit
+def _barriers(ARRIVALS: gl.constexpr):
+    """Barriers of the keys of tiles 0 and 1, then of their values."""
+    barriers = gl.allocate_shared_memory(gl.int64, [4, 1], mbarrier.MBarrierLayout())
+    for index in gl.static_range(4):
+        mbarrier.init(barriers.index(index), count=ARRIVALS)
+    return barriers
+
+
 # Sizes are no constants to compile for: batches change from step to step.
 @gluon.jit(do_not_specialize=["n_seqs", "n_slots", "heads", "heads_together"])
 def attend(
@@ -193,7 +218,6 @@ def attend(
     The maps describe k as [Tk, H * (N + R)] in blocks of [128, N] and [128, R], and v as
     [Tk, H * V] in blocks of [128, V].
     """
-    dtype: gl.constexpr = q.dtype.element_ty
     program = gl.program_id(0)
     slot = n_slots - 1 - (program // heads_together) % n_slots
     head = (program // heads_together) // n_slots * heads_together + program % heads_together
@@ -207,48 +231,27 @@ def attend(
     end = gl.minimum(keys - queries + (block + 1) * 128, keys)
     count = gl.maximum((end + 127) // 128, 1)  # a block that sees nothing multiplies zeros
 
-    q_nope = gl.allocate_shared_memory(dtype, [2, 64, NOPE], nope_map.layout)
-    nope = gl.allocate_shared_memory(dtype, [2, 128, NOPE], nope_map.layout)
-    values = gl.allocate_shared_memory(dtype, [2, 128, VALUE], value_map.layout)
-    q_pe, rope = q_nope, nope
-    if ROPE > 0:
-        q_pe = gl.allocate_shared_memory(dtype, [2, 64, ROPE], rope_map.layout)
-        rope = gl.allocate_shared_memory(dtype, [2, 128, ROPE], rope_map.layout)
-    full_k = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    full_v = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    empty_k = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    empty_v = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    for index in gl.static_range(2):
-        mbarrier.init(full_k.index(index), count=1)
-        mbarrier.init(full_v.index(index), count=1)
-        mbarrier.init(empty_k.index(index), count=2)
-        mbarrier.init(empty_v.index(index), count=2)
-
-    tiles, full, empty = (nope, rope, values), (full_k, full_v), (empty_k, empty_v)
+    maps = (nope_map, rope_map, value_map)
+    q_nope, q_pe, tiles = _buffers(q.dtype.element_ty, maps, NOPE, ROPE, VALUE)
+    barriers = (_barriers(1), _barriers(2))  # full, empty
     row0 = block * 128
     gl.warp_specialize(
         [
             (
                 _attend_rows,
                 (
-                    q, o, q_nope.index(0), q_pe.index(0), tiles, full, empty, scale_log2,
+                    q, o, q_nope.index(0), q_pe.index(0), tiles, barriers, scale_log2,
                     row0, queries, keys, first_query, heads, head, count, NOPE, ROPE, VALUE,
                 ),
             ),
             (
                 _attend_rows,
                 (
-                    q, o, q_nope.index(1), q_pe.index(1), tiles, full, empty, scale_log2,
+                    q, o, q_nope.index(1), q_pe.index(1), tiles, barriers, scale_log2,
                     row0 + 64, queries, keys, first_query, heads, head, count, NOPE, ROPE, VALUE,
                 ),
             ),
-            (
-                _load_tiles,
-                (
-                    (nope_map, rope_map, value_map), tiles, full, empty, first_key, head, count,
-                    NOPE, ROPE, VALUE,
-                ),
-            ),
+            (_load_tiles, (maps, tiles, barriers, first_key, head, count, NOPE, ROPE, VALUE)),
         ],
         [4, 1],
         [240, 24],

@@ -18,7 +18,8 @@ from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, CompiledKernel
+from triton.runtime import JITFunction
 
 from benchx_kernels._mla_configs import MlaPrefillConfig, portable_decode
 from benchx_kernels.device import mla_decode, mla_prefill
@@ -57,7 +58,9 @@ def type_of(name: str, tiles: Mapping[str, tuple[int, int]]) -> str:
     return "*bf16" if name in {"q", "k", "v", "o", "cache"} else "i32"
 
 
-def compiled(kernel: Any, constants: Mapping[str, Any], target: str, **options: int) -> Any:
+def compiled(
+    kernel: JITFunction[Any], constants: Mapping[str, Any], target: str, **options: int
+) -> CompiledKernel:
     """The kernel with bf16 tensors aligned as torch aligns them."""
     tiles, source = TILES, ASTSource
     if "hopper" in kernel.fn.__module__:
@@ -75,7 +78,7 @@ def compiled(kernel: Any, constants: Mapping[str, Any], target: str, **options: 
     return triton.compile(made, target=GPUTarget(*TARGETS[target]), options=options)
 
 
-def build(name: str, target: str) -> Any:
+def build(name: str, target: str) -> CompiledKernel:
     """One kernel by name, cut as it is cut on that target."""
     if name == "merge":
         constants = {"LATENT": 512, "BLOCK_C": 512, "SPLITS": 16}
@@ -97,7 +100,7 @@ def build(name: str, target: str) -> Any:
     return compiled(mla_decode.attend, STEP | blocks, target, num_warps=cut.warps)
 
 
-def spilled_bytes(kernel: Any) -> int:
+def spilled_bytes(kernel: CompiledKernel) -> int:
     """Bytes a thread that registers did not hold."""
     if "amdgcn" in kernel.asm:
         found = re.findall(r"\.vgpr_spill_count:\s+(\d+)", kernel.asm["amdgcn"])
