@@ -94,9 +94,10 @@ def checkpoint_interval(tier: Tier, left: Footprint, prefill: PrefillModel) -> i
     """Tokens between state checkpoints below which a checkpoint saves less than it costs to load.
 
     Loading one takes `state / B + latency`; it saves recomputing the tokens since the one before,
-    at the linear cost of a token. None when there is no state to keep.
+    at the linear cost of a token. None when there is no state to keep, or a
+    token has no such cost (few, noisy measurements).
     """
-    if left.state_bytes == 0:
+    if left.state_bytes == 0 or prefill.linear_s == 0:
         return None
     return max(1, math.ceil(tier.load_seconds(left.state_bytes) / prefill.linear_s))
 

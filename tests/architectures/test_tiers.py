@@ -59,6 +59,8 @@ def test_a_checkpoint_must_save_what_loading_it_takes() -> None:
     left = Footprint(per_token_bytes=1, state_bytes=1e9)
     assert checkpoint_interval(tier, left, prefill) == 1000
     assert checkpoint_interval(tier, Footprint(per_token_bytes=1, state_bytes=0), prefill) is None
+    flat = PrefillModel(fixed_s=1.0, linear_s=0.0, quadratic_s=0.0, source="a noisy fit")
+    assert checkpoint_interval(tier, left, flat) is None
 
 
 @pytest.mark.parametrize(("weights", "expected"), [(0, 10), (55, 4), (95, 0), (200, 0)])
