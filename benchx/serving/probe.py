@@ -108,10 +108,18 @@ def ask_all(
         on_question: Called with the name of each question before it is asked.
     """
     answers: dict[str, Answer] = {}
-    for name, body in _questions(endpoint):
-        if on_question is not None:
-            on_question(name)
-        answers[name] = _ask(endpoint, body, timeout_s)
+
+    def ask(questions: Mapping[str, Mapping[str, Any]]) -> None:
+        for name, body in questions.items():
+            if on_question is not None:
+                on_question(name)
+            answers[name] = _ask(endpoint, body, timeout_s)
+
+    bare = _body(endpoint, _short())
+    ask({"bare": bare, "usage": bare | {"stream_options": _STREAM_USAGE}})
+    # Chunks need not be tokens: where counts can be had, the other questions ask for them too.
+    counted = {"stream_options": _STREAM_USAGE} if answers["usage"].generated else {}
+    ask(_questions(endpoint, bare | counted, _body(endpoint, _long()) | counted))
     return Answers(endpoint=endpoint, by_name=answers)
 
 
@@ -120,30 +128,26 @@ def _ask(endpoint: Endpoint, body: Mapping[str, Any], timeout_s: float) -> Answe
     return Answer(exchange=exchange, facts=facts_of(exchange))
 
 
-def _questions(endpoint: Endpoint) -> list[tuple[str, Mapping[str, Any]]]:
-    short, long = _short(), _long()
-    base = _body(endpoint, short)
-    exact = {"ignore_eos": True, "min_tokens": OUTPUT_TOKENS}
-    asked: list[tuple[str, Mapping[str, Any]]] = [
-        ("bare", base),
-        ("usage", base | {"stream_options": _STREAM_USAGE}),
-        ("chunk_usage", base | {"stream_options": _CHUNK_USAGE}),
-        ("whole", {**base, "stream": False}),
-        ("ignore_eos", base | {"ignore_eos": True}),
-        ("exact", base | exact),
-        ("generation_config", base | {"generation_config": _TRANSFORMERS_EXACT}),
-        ("unknown_field", base | {"benchx_no_such_field": 1}),
-        ("first", _body(endpoint, long) | {"stream_options": _STREAM_USAGE}),
-        ("again", _body(endpoint, long) | {"stream_options": _STREAM_USAGE}),
-    ]
+def _questions(
+    endpoint: Endpoint, short: Mapping[str, Any], long: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Question -> body, in order; the long prompt is asked twice."""
+    asked: dict[str, Mapping[str, Any]] = {
+        "chunk_usage": {**short, "stream_options": _CHUNK_USAGE},
+        "whole": {key: value for key, value in short.items() if key != "stream_options"}
+        | {"stream": False},
+        "ignore_eos": {**short, "ignore_eos": True},
+        "generation_config": {**short, "generation_config": _TRANSFORMERS_EXACT},
+        "unknown_field": {**short, "benchx_no_such_field": 1},
+        "first": long,
+        "again": long,
+    }
     if endpoint.api == "completions":
-        asked += [
-            ("ids", _body(endpoint, TRIAL_IDS)),
-            ("ids_back", base | {"return_token_ids": True}),
-        ]
+        asked["ids"] = {**short, "prompt": list(TRIAL_IDS.prompt)}
+        asked["ids_back"] = {**short, "return_token_ids": True}
     else:
-        renamed = {key: value for key, value in base.items() if key != endpoint.max_tokens_field}
-        asked.append(("max_completion_tokens", renamed | {"max_completion_tokens": OUTPUT_TOKENS}))
+        renamed = {key: value for key, value in short.items() if key != endpoint.max_tokens_field}
+        asked["max_completion_tokens"] = renamed | {"max_completion_tokens": OUTPUT_TOKENS}
     return asked
 
 

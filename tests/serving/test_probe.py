@@ -110,6 +110,11 @@ def test_each_odd_habit_is_found(habits: Habits, name: str, value: str) -> None:
     assert probed(habits).value(name) == value
 
 
+def test_an_exact_length_is_seen_where_chunks_are_not_tokens() -> None:
+    assert probed(Habits(tokens_per_chunk=3)).value("ignore_eos") == "honoured"
+    assert probed(Habits(tokens_per_chunk=3)).value("max_tokens") == "honoured"
+
+
 def test_the_api_that_generates_is_found() -> None:
     for api in ("completions", "chat"):
         with endpoint_of(Habits(api=api)) as endpoint:
