@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import torch
@@ -148,14 +148,18 @@ def with_splits(
     programs = shape.batch * triton.cdiv(shape.rows, config.block_m)
     partial_bytes = 8 * shape.batch * shape.rows * shape.latent  # fp32, written and read
     places = _processors(device) * config.resident
+    return replace(config, splits=_cheapest_splits(tiles, programs, places, partial_bytes))
 
+
+# Asked for in every call; the number of tiles changes once in 32 or 64 steps of a decode.
+@lru_cache(maxsize=4096)
+def _cheapest_splits(tiles: int, programs: int, places: int, partial_bytes: int) -> int:
     def cost(splits: int) -> float:
         waves = -(programs * splits // -places)
         merging = _MERGE_TILES + splits * partial_bytes / _MERGE_BYTES_PER_TILE
-        return float(waves * (_START_TILES - tiles // -splits) + merging * (splits > 1))
+        return waves * (_START_TILES - tiles // -splits) + merging * (splits > 1)
 
-    choices = range(1, min(MOST_SPLITS, tiles) + 1)
-    return replace(config, splits=min(choices, key=cost))
+    return min(range(1, min(MOST_SPLITS, tiles) + 1), key=cost)
 
 
 def prefill_config(hopper: str | None, longest: int) -> MlaPrefillConfig:

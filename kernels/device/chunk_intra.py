@@ -256,7 +256,7 @@ def chunk_intra(
     tl.store(qd + wide, to_bf16(qd_tile))
     tl.store(decay + tile * K + channel, total)
     if DELTA:
-        tl.store(kd + wide, to_bf16(kd_tile))
+        tl.store(kd + wide, to_bf16(-kd_tile))  # K2 adds it
         logit = tl.load(beta + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
         m, kr = _fold(a, m, kr, logit, inside, CHUNK, L2_NORM)
     tl.store(y + square, to_bf16(m))

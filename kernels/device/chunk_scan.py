@@ -4,6 +4,8 @@ With the workspace of K1 (`chunk_intra`), per chunk:
 
     R = V - Kd S        o = Qd S + Y R        S <- diag(decay) S + Z^T R
 
+(`kd` holds -Kd, so that R is one accumulation).
+
 Columns of S are independent of each other, so a program holds BLOCK_V of them. It holds them as
 rows of S^T and computes every product transposed: then S^T and R^T are left operands, which the
 matrix unit reads from registers, and nothing on the serial chain passes through shared memory.
@@ -44,10 +46,17 @@ def _state_at(
 
 
 @triton.jit
-def _values(v, token, end, head, heads, column, V: tl.constexpr):
-    """V^T of one chunk [BLOCK_V, C], 0 beyond the end of the sequence and the last column."""
-    at = (token * heads + head)[None, :] * V + column[:, None]
-    return tl.load(v + at, mask=(token < end)[None, :] & (column < V)[:, None], other=0.0)
+def _values(v, token, end, head, heads, column, CHUNK: tl.constexpr, V: tl.constexpr):
+    """V^T of one chunk, fp32 [BLOCK_V, C]; 0 beyond the end of the sequence and the last column.
+
+    Transposed by the matrix unit, as V^T I, which is exact: an operand of a product is copied
+    ahead asynchronously, while a plain load would put memory latency on every step of the chain.
+    """
+    at = (token * heads + head)[:, None] * V + column[None, :]
+    inside = (token < end)[:, None] & (column < V)[None, :]
+    identity = tl.arange(0, CHUNK)[:, None] == tl.arange(0, CHUNK)[None, :]
+    tile = to_bf16(tl.load(v + at, mask=inside, other=0.0))
+    return dot16(tl.trans(tile), tl.where(identity, 1.0, 0.0).to(tl.bfloat16))
 
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
@@ -86,10 +95,10 @@ def state_scan(
         rows = tile * CHUNK + row
         wide = rows[:, None] * K + channel[None, :]
         token = start + chunk * CHUNK + row
-        rest = _values(v, token, end, head, heads, column, V)
+        rest = _values(v, token, end, head, heads, column, CHUNK, V)
         s16 = to_bf16(state)
         if DELTA:
-            rest = rest.to(tl.float32) - dot16(s16, tl.trans(tl.load(kd + wide)))
+            rest = dot16_add(s16, tl.trans(tl.load(kd + wide)), rest)
         rest = to_bf16(rest)
         out = dot16(s16, tl.trans(tl.load(qd + wide)))
         square = rows[:, None] * CHUNK + row[None, :]
@@ -128,9 +137,9 @@ def segment_scan(
     for chunk in tl.range(low, high, num_stages=STAGES):
         tile = head * n_slots + slot0 + chunk
         wide = (tile * CHUNK + row)[:, None] * K + channel[None, :]
-        rest = _values(v, start + chunk * CHUNK + row, end, head, heads, column, V)
+        rest = _values(v, start + chunk * CHUNK + row, end, head, heads, column, CHUNK, V)
         if DELTA:
-            rest = rest.to(tl.float32) - dot16(to_bf16(state), tl.trans(tl.load(kd + wide)))
+            rest = dot16_add(to_bf16(state), tl.trans(tl.load(kd + wide)), rest)
         shrink = tl.load(decay + tile * K + channel)
         state = dot16_add(to_bf16(rest), tl.load(z + wide), state * shrink[None, :])
     own = ((seq * heads + head) * n_segments + segment).to(tl.int64)
