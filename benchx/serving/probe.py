@@ -12,10 +12,11 @@ from benchx.serving.exchange import Exchange, get, post
 from benchx.serving.request import Api, Endpoint, Request
 from benchx.serving.stream_facts import StreamFacts, facts_of
 from benchx.serving.trial import TRIAL_IDS, request_body
+from benchx.serving.workloads.prompter import COMMON_WORDS
 
 OUTPUT_TOKENS = 16
-_LONG_WORDS = 1500
-"""Enough for several blocks of any prefix cache."""
+_LONG_WORDS = 450
+"""Several blocks of a usual prefix cache, and within any context."""
 
 _STREAM_USAGE = {"include_usage": True}
 _CHUNK_USAGE = {"include_usage": True, "continuous_usage_stats": True}
@@ -161,8 +162,7 @@ def _short() -> Request:
 
 def _long() -> Request:
     """New words in every probe: only the second question may find them in a cache."""
-    fresh = random.SystemRandom()
-    words = (f"{fresh.getrandbits(20):05x}" for _ in range(_LONG_WORDS // 2))
+    words = random.SystemRandom().choices(COMMON_WORDS, k=_LONG_WORDS)
     return Request(index=0, prompt=" ".join(words), max_tokens=OUTPUT_TOKENS)
 
 

@@ -200,6 +200,8 @@ def token_ids(answers: Answers) -> Finding:
 
 def cached_tokens(answers: Answers) -> Finding:
     """Whether the second of two equal prompts was (said to be) cached."""
+    if not answers["again"].generated:
+        return Finding("cached_tokens", "unknown", answers["again"].words)
     first, again = answers["first"].facts, answers["again"].facts
     if again.cached_tokens is None:
         speedup = _first_token_s(answers["first"]), _first_token_s(answers["again"])

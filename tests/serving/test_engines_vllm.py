@@ -98,7 +98,7 @@ def test_its_metrics_show_what_a_cache_saved(engine: RunningEngine) -> None:
     assert scraper.sources is VLLM
     assert series.increase("output_tokens") == 16
     assert told.prefix_hit_share is not None
-    assert 0.4 < told.prefix_hit_share < 0.5
+    assert 0.3 < told.prefix_hit_share < 0.5  # whole blocks only, never the last one
     assert told.prefill_mean_s is not None
     assert told.prefill_mean_s > 0
 
