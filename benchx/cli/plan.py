@@ -77,7 +77,29 @@ def _print(
     console.print(
         f"{len(planned)} points, {runs} to run on {device.name}, at most "
         f"{_minutes(planned):.1f} min of timing, set-up not counted; "
-        "cost unknown: no price of this device is known"
+        f"{_cost_text(scenario, device, planned)}"
+    )
+
+
+def _cost_text(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> str:
+    """What the timing may cost per GPU in use, or why that can't be told."""
+    from benchx.economics.catalogue import AUTO, Prices, hardware_named, hardware_of_device
+
+    costs = [part.cost for part in scenario.parts]
+    first = costs[0]
+    if first is None or any(cost != first for cost in costs):
+        return "cost unknown: the scenario names no price that holds for all of it (`cost`)"
+    is_auto = first.hardware == AUTO
+    hardware = hardware_of_device(device.name) if is_auto else hardware_named(first.hardware)
+    price = Prices().price(hardware, first.prices)
+    if price is None:
+        name = device.name if hardware is None else hardware.title
+        return f"cost unknown: no {first.prices} price of {name} is known"
+    hours = _minutes(planned) / 60
+    return (
+        f"at most {hours * price.per_gpu_hour:.2f} {price.currency} per GPU in use "
+        f"({price.per_gpu_hour:g} {price.currency} an hour, {price.tier} {price.date}, "
+        f"{price.source})"
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -29,6 +29,7 @@ _EXPECTED = {
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
     "model_type": "a mapping (key: value lines)",
+    "string_pattern_mismatch": "text that matches {pattern}",
     "string_type": "a word",
     "too_short": "at least {min_length} in it",
     "tuple_type": "a list",
@@ -73,7 +74,7 @@ def _translate(model: type[BaseModel], data: Located, details: ErrorDetails) -> 
         problem, expected = f"got {show(cause.value)}", cause.expected
     else:
         problem = f"got {show(details['input'])}"
-        expected = _EXPECTED.get(kind, details["msg"]).format(**context)
+        expected = _expected(kind, context, details["msg"])
         if kind == "literal_error":
             near = nearest_word(str(details["input"]), re.findall(r"'([^']*)'", expected))
     return ScenarioError(
@@ -83,6 +84,12 @@ def _translate(model: type[BaseModel], data: Located, details: ErrorDetails) -> 
         expected=expected,
         nearest=near,
     )
+
+
+def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
+    """In our words; pydantic's own message is no template, it may hold braces (a pattern)."""
+    words = _EXPECTED.get(kind)
+    return message if words is None else words.format(**context)
 
 
 def _key(data: Located, path: tuple[str | int, ...]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,15 @@ def test_the_end_says_how_much_runs_how_long_and_that_the_price_is_unknown(
     assert last.startswith("8 points, 8 to run on ")
     assert "at most 0.8 min" in last
     assert "cost unknown" in last
+
+
+def test_a_known_price_gives_a_cost_per_gpu_with_tier_and_source(
+    benchx: Command, scenario: str
+) -> None:
+    priced = ("--set", "cost.hardware=h200", "--set", "cost.prices=rental")
+    last = benchx("plan", scenario, *priced).out.splitlines()[-1]
+    assert re.search(r"at most 0\.\d\d USD per GPU in use \(\S+ USD an hour, rental 20\d\d", last)
+    assert "cost unknown" not in last
 
 
 def test_a_value_replaced_by_set_shows_in_the_plan(benchx: Command, scenario: str) -> None:
