@@ -62,7 +62,8 @@ def run(
     if dry_run and scenario is not None:
         plan.show(scenario, overrides or (), as_json=as_json)
         return 0
-    summary = _measure(_request(scenario, out or RESULTS, overrides or (), resume))
+    request = _request(scenario, out or RESULTS, overrides or (), resume)
+    summary = _measure(request, preload=not no_report)
     if not as_json:
         _show_table(summary)
     report = () if no_report else _write_report(summary.path)
@@ -112,8 +113,8 @@ def _stored(run_folder: Path) -> Scenario:
     return Scenario.from_json(read_meta(run_folder).resolved, source=run_folder / RUN_FILE)
 
 
-def _measure(request: Request) -> RunSummary:
-    from benchx import runner
+def _measure(request: Request, *, preload: bool) -> RunSummary:
+    from benchx import reporting, runner
     from benchx.cli.labels import Labels
     from benchx.cli.progress import make_progress
     from benchx.cli.words import vocabulary
@@ -128,6 +129,7 @@ def _measure(request: Request) -> RunSummary:
             out_dir=request.out_dir,
             resume=request.resume,
             progress=progress,
+            meanwhile=reporting.preload if preload else None,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,12 @@ def report(
     lists = [plan_figures(section, document.styles) for section in document.sections]
     omissions = tuple(line for figures in lists for line in figures.omissions)
     return ReportFiles(folder=out_dir, files=tuple(files), omissions=omissions)
+
+
+def preload() -> None:
+    """Import what `report` and `print_run` need: seconds that need not come when a user waits."""
+    for name in ("pandas", "jinja2", "matplotlib.figure", "matplotlib.backends.backend_agg"):
+        import_module(name)
 
 
 def print_run(run: Run, console: Console, *, baseline: str | None = None) -> None:

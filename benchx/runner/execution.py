@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from benchx.runner.session import now
 from benchx.runner.supervisor import Supervisor
 from benchx.scenario import Scenario, Vocabulary
 from benchx.store import RunMeta, RunStatus, RunWriter, read_meta, read_run
+from benchx.store.samples import load_writer
 
 NEWEST: Literal["newest"] = "newest"
 """`resume=NEWEST` continues the newest unfinished run of the scenario."""
@@ -65,6 +66,7 @@ def run(
     progress: Progress | None = None,
     executor: Executor | None = None,
     plugins: Sequence[str] = (),
+    meanwhile: Callable[[], None] | None = None,
 ) -> RunSummary:
     """Measure a scenario; every record is on the disk before the next point begins.
 
@@ -76,6 +78,8 @@ def run(
         progress: Told of everything that happens.
         executor: Where launches happen; processes of this machine by default.
         plugins: Modules that workers import first; they may register operators and backends.
+        meanwhile: Called once, while the first worker starts, which takes seconds: the time for
+            imports of the caller's own that would disturb measuring or be waited for at the end.
 
     Raises:
         ScenarioError: The scenario asks for something that does not exist.
@@ -96,6 +100,7 @@ def run(
             interrupt=interrupt,
             on_record=books.on_record,
             plugins=plugins,
+            meanwhile=[load_writer, *([meanwhile] if meanwhile else [])],
         )
         books.start()
         try:

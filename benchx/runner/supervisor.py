@@ -65,6 +65,7 @@ class Supervisor:
         interrupt: Looked at several times a second.
         on_record: Called after each record was written.
         plugins: Modules that workers import first.
+        meanwhile: Called once each, while the first worker starts.
     """
 
     def __init__(
@@ -77,10 +78,11 @@ class Supervisor:
         interrupt: Interrupt,
         on_record: Callable[[LaunchRecord], None],
         plugins: Sequence[str] = (),
+        meanwhile: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._plan, self._writer, self._executor = plan, writer, executor
         self._progress, self._interrupt, self._on_record = progress, interrupt, on_record
-        self._plugins = tuple(plugins)
+        self._plugins, self._meanwhile = tuple(plugins), list(meanwhile)
         self._next_worker = 1 + max((info.worker for info in writer.launches), default=-1)
 
     def run_launch(self, launch: int, points: Sequence[Point]) -> None:
@@ -121,6 +123,8 @@ class Supervisor:
         watch = _Watch(launch, left, start, now(), time.monotonic() + START_LIMIT_S)
         worker = self._executor.start(spec, self._writer.log_path(launch))
         try:
+            while self._meanwhile:
+                self._meanwhile.pop(0)()
             while watch.end is None:
                 self._step(worker, watch, spec)
         except Interrupted:

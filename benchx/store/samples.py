@@ -62,6 +62,11 @@ class SampleFolder:
         return _merge(sorted(self.path.glob("**/*.parquet")))
 
 
+def load_writer() -> None:
+    """Import what the first write imports (pyarrow, and through it pandas: half a second)."""
+    _encode({})
+
+
 def _merge(files: Iterable[Path]) -> dict[SampleKey, Samples]:
     merged: dict[SampleKey, Samples] = {}
     for file in files:

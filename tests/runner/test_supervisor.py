@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,7 +94,10 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 
 
 def supervise(
-    writer: RunWriter, executor: ScriptedExecutor, interrupt: Interrupt | None = None
+    writer: RunWriter,
+    executor: ScriptedExecutor,
+    interrupt: Interrupt | None = None,
+    meanwhile: Sequence[Callable[[], None]] = (),
 ) -> dict[str, LaunchRecord]:
     plan = Plan(entries=writer.meta.plan, settings={0: {}}, seeds=(0,))
     Supervisor(
@@ -104,6 +107,7 @@ def supervise(
         progress=Silent(),
         interrupt=interrupt or Interrupt(),
         on_record=lambda record: None,
+        meanwhile=meanwhile,
     ).run_launch(0, POINTS)
     return {record.point_id: record for record in writer.records}
 
@@ -129,6 +133,18 @@ def test_the_point_in_flight_takes_the_blame_and_the_rest_get_a_new_worker(
     )
     assert [p.point_id for p in executor.specs[1].groups[0].points] == [C]
     assert executor.specs[1].worker == 1
+
+
+def test_the_callers_imports_happen_once_after_the_first_worker_was_started(
+    writer: RunWriter,
+) -> None:
+    executor = ScriptedExecutor(
+        [READY, timing(A), ok(A), timing(B), Exited(code=-11)],
+        [READY, timing(C), ok(C), Ended("complete")],
+    )
+    workers: list[int] = []
+    supervise(writer, executor, meanwhile=[lambda: workers.append(len(executor.specs))])
+    assert workers == [1]
 
 
 def test_every_point_of_a_shared_phase_takes_the_blame(writer: RunWriter) -> None:
