@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -21,10 +21,12 @@ class PrefillConfig:
     Attributes:
         chunk: Tokens of a chunk, 32 or 64.
         intra_warps: Warps of a program of K1.
-        intra_registers: Registers that a thread of K1 may use; None leaves it to the compiler.
+        intra_registers: Registers that a thread of K1 may use with a bounded gate, so that three
+            programs share a processor; None, and any other gate, leave it to the compiler.
         block_v: Columns of the state that one program of K2 holds.
         warps: Warps of a program of K2.
         stages: Loads in flight: the depth of the software pipeline over chunks.
+        prefix_warps: Warps of a program of the prefix over segments.
         segment_chunks: Chunks per segment of the parallel scan; 0 walks each sequence in one go.
     """
 
@@ -34,6 +36,7 @@ class PrefillConfig:
     block_v: int
     warps: int
     stages: int
+    prefix_warps: int = 8
     segment_chunks: int = 0
 
 
@@ -55,14 +58,20 @@ def prefill_config(device: torch.device, heads: int, batch: Batch, value_dim: in
     chunks = -(-batch.longest // _CHUNK)
     places = _PROGRAMS_PER_PROCESSOR * _processors(device)
     segments = min(places // (2 * programs), chunks // _FEWEST_CHUNKS)
+    cut = scan_cut(value_dim, amd=torch.version.hip is not None)
+    return replace(cut, segment_chunks=-(-chunks // segments) if segments >= 3 else 0)
+
+
+def scan_cut(value_dim: int, *, amd: bool) -> PrefillConfig:
+    """Tiles, warps and pipeline, without segments; CDNA 3 has 64 KiB of shared memory."""
     return PrefillConfig(
         chunk=_CHUNK,
         intra_warps=4,
         intra_registers=168,
-        block_v=block_v,
+        block_v=min(value_dim, 64),
         warps=4,
-        stages=3,
-        segment_chunks=-(-chunks // segments) if segments >= 3 else 0,
+        stages=2 if amd else 3,
+        prefix_warps=4 if amd else 8,
     )
 
 

@@ -20,7 +20,7 @@ from benchx_kernels.gate import Gate
 
 # Half of a chunk's decay, in nats, that a normal fp32 or bf16 number can hold: 115 of 126 bits.
 _HALF_RANGE_NATS = 80.0
-_PREFIX_BLOCK_V = 32
+_PREFIX_BLOCK_V = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +124,15 @@ def _launch_intra(
     heads, key_dim = q.shape[1], q.shape[2]
     slots = work.qd.shape[1]
     steepest = -gate.lower_bound * config.chunk / 2
+    narrow = gate.kind == "bounded" and steepest <= _HALF_RANGE_NATS
     chunk_intra.chunk_intra[(heads, slots)](
         q, k, gate.g, beta, gate.a_log, gate.dt_bias, batch.cu_seqlens,
         work.kd, work.qd, work.z, work.y, work.decay,
         scale, gate.lower_bound, len(batch.lengths), slots, heads,
         CHUNK=config.chunk, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
-        L2_NORM=qk_l2norm, NARROW=gate.kind == "bounded" and steepest <= _HALF_RANGE_NATS,
+        L2_NORM=qk_l2norm, NARROW=narrow,
         TF32=torch.version.hip is None, num_warps=config.intra_warps, num_stages=1,
-        **_register_limit(config),
+        **(_register_limit(config) if narrow else {}),
     )  # fmt: skip
 
 
@@ -192,7 +193,6 @@ def _segment_starts(
     chunk_scan.segment_prefix[(value_dim // _PREFIX_BLOCK_V, heads, sequences)](
         local, states.initial, starts, batch.cu_seqlens, *cut[1:],
         BLOCK_V=_PREFIX_BLOCK_V, HAS_INITIAL=states.initial is not None,
-        V_FIRST=states.v_first, PRODUCT="tf32x3" if torch.version.hip is None else "ieee",
-        num_warps=4, **constants,
+        V_FIRST=states.v_first, num_warps=config.prefix_warps, **constants,
     )  # fmt: skip
     return starts

@@ -21,7 +21,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot16_add, to_bf16, to_dtype
+from benchx_kernels.device.dot import dot16, dot16_add, dot_split, to_bf16, to_dtype
 
 
 @triton.jit
@@ -152,7 +152,7 @@ def segment_prefix(
     local, initial, starts, cu_seqlens,
     heads, n_segments, segment_chunks,
     CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
-    HAS_INITIAL: tl.constexpr, V_FIRST: tl.constexpr, PRODUCT: tl.constexpr,
+    HAS_INITIAL: tl.constexpr, V_FIRST: tl.constexpr,
 ):  # fmt: skip
     """The state before each segment, `starts` [N*H*segments, V, K] fp32: S <- P S + L."""
     first = tl.program_id(0) * BLOCK_V
@@ -172,6 +172,5 @@ def segment_prefix(
         if segment + 1 < used:
             base = local + (own * n_segments + segment) * (V + K) * K
             step = tl.load(base + (V + channel)[:, None] * K + channel[None, :])
-            state = tl.load(base + column[:, None] * K + channel[None, :]) + tl.dot(
-                state, step, input_precision=PRODUCT
-            )
+            start_at = tl.load(base + column[:, None] * K + channel[None, :])
+            state = start_at + dot_split(state, step)

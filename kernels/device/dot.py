@@ -41,6 +41,17 @@ def to_bf16(x):
 
 
 @triton.jit
+def dot_split(a, b):
+    """a @ b of fp32 tiles to 16 bits of mantissa: each as the sum of two bf16 ones."""
+    a_high = to_bf16(a)
+    b_high = to_bf16(b)
+    a_low = to_bf16(a - a_high.to(tl.float32))
+    b_low = to_bf16(b - b_high.to(tl.float32))
+    small = dot16_add(a_high, b_low, dot16(a_low, b_high))
+    return dot16_add(a_high, b_high, small)
+
+
+@triton.jit
 def to_dtype(x, DTYPE: tl.constexpr):
     """Round fp32 to nearest in the dtype of a tensor that is about to be stored."""
     if DTYPE == tl.bfloat16:

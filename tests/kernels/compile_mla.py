@@ -7,30 +7,18 @@ Run as a script: in a test's own process the kernels may already be those of the
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import triton
-from triton.backends.compiler import GPUTarget
+from compile_ahead import compiled as compile_for
+from compile_ahead import main
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime import JITFunction
 
 from benchx_kernels._mla_configs import MlaPrefillConfig, portable_decode
 from benchx_kernels.device import mla_decode, mla_prefill
 
-TARGETS = {
-    "sm_80": ("cuda", 80, 32),
-    "sm_90": ("cuda", 90, 32),
-    "sm_100": ("cuda", 100, 32),
-    "gfx942": ("hip", "gfx942", 64),
-    "gfx950": ("hip", "gfx950", 64),
-}
 POINTERS = {
     "table": "*i32", "seqlens": "*i32", "lse": "*fp32", "partial": "*fp32",
     "cu_queries": "*i64", "cu_keys": "*i64",
@@ -47,7 +35,7 @@ STEP = {"TOKENS": 1, **LATENT, "PAGE": 64, "SPLIT": True}
 HEAD = {"NOPE": 128, "ROPE": 64, "VALUE": 128}
 
 
-def type_of(name: str, tiles: Mapping[str, tuple[int, int]]) -> str:
+def type_of(tiles: Mapping[str, tuple[int, int]], name: str) -> str:
     """Type of a kernel's argument by its name."""
     if name in tiles:
         return f"tensordesc<bf16[{tiles[name][0]}, {tiles[name][1]}],{SWIZZLED}>"
@@ -69,13 +57,7 @@ def compiled(
         source = GluonASTSource
         if "prefill" in kernel.fn.__module__:
             tiles = {**TILES, "rope_map": (128, 64)}
-    names = kernel.arg_names
-    signature = {n: "constexpr" if n in constants else type_of(n, tiles) for n in names}
-    aligned = {
-        (i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if signature[n][0] == "*"
-    }
-    made = source(fn=kernel, signature=signature, constexprs=dict(constants), attrs=aligned)
-    return triton.compile(made, target=GPUTarget(*TARGETS[target]), options=options)
+    return compile_for(kernel, partial(type_of, tiles), constants, target, source, **options)
 
 
 def build(name: str, target: str) -> CompiledKernel:
@@ -100,32 +82,5 @@ def build(name: str, target: str) -> CompiledKernel:
     return compiled(mla_decode.attend, STEP | blocks, target, num_warps=cut.warps)
 
 
-def spilled_bytes(kernel: CompiledKernel) -> int:
-    """Bytes a thread that registers did not hold."""
-    if "amdgcn" in kernel.asm:
-        found = re.findall(r"\.vgpr_spill_count:\s+(\d+)", kernel.asm["amdgcn"])
-        return 4 * max(map(int, found))
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-        command = [str(tool), "--dump-resource-usage", file.name]
-        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return int(re.findall(r"STACK:(\d+)", usage)[0])
-
-
-def main(target: str, names: list[str]) -> None:
-    """Print {kernel, shared_bytes, spilled_bytes, wgmma} for each name."""
-    for name in names:
-        kernel = build(name, target)
-        facts = {
-            "kernel": name,
-            "shared_bytes": kernel.metadata.shared,
-            "spilled_bytes": spilled_bytes(kernel),
-            "wgmma": kernel.asm.get("ptx", "").count("wgmma.mma_async"),
-        }
-        print(json.dumps(facts), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(build)

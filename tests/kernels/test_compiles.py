@@ -1,4 +1,4 @@
-"""The MLA kernels compile for every supported chip and fit it, shown without the hardware."""
+"""The kernels compile for every supported chip and fit it, shown without the hardware."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parent / "compile_mla.py"
+FOLDER = Path(__file__).parent
 SHARED_BYTES = {  # what one program may take, by the vendors' manuals
     "sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10,
     "gfx942": 64 << 10, "gfx950": 160 << 10,
@@ -19,19 +19,20 @@ SHARED_BYTES = {  # what one program may take, by the vendors' manuals
 # Addresses and scalars that live across a loop: of 255 registers, 128 hold an accumulator.
 SPILLED_BYTES = 512
 PORTABLE = ("prefill", "decode_12", "decode_128")
+LINEAR = ("kda", "softplus", "scalar", "scan_64", "scan_128", "segments", "prefix", "decode")
 
 
-def facts(target: str, *names: str) -> list[dict[str, Any]]:
-    """What the script says of each kernel."""
-    command = [sys.executable, str(SCRIPT), target, *names]
+def facts(script: str, target: str, *names: str) -> list[dict[str, Any]]:
+    """What a script says of each kernel."""
+    command = [sys.executable, str(FOLDER / f"compile_{script}.py"), target, *names]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def misfits(target: str, *names: str) -> list[dict[str, Any]]:
+def misfits(script: str, target: str, *names: str) -> list[dict[str, Any]]:
     """The kernels that need more than the chip has."""
-    found = facts(target, *names)
+    found = facts(script, target, *names)
     assert [fact["kernel"] for fact in found] == list(names)
     return [
         fact
@@ -42,18 +43,34 @@ def misfits(target: str, *names: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("target", SHARED_BYTES)
 def test_the_merge_compiles_and_fits(target: str) -> None:
-    assert misfits(target, "merge") == []
+    assert misfits("mla", target, "merge") == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", PORTABLE)
 @pytest.mark.parametrize("target", SHARED_BYTES)
 def test_a_portable_kernel_compiles_and_fits(target: str, kernel: str) -> None:
-    assert misfits(target, kernel) == []
+    assert misfits("mla", target, kernel) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["hopper_decode", "hopper_prefill"])
 def test_a_hopper_kernel_compiles_fits_and_uses_the_matrix_units(kernel: str) -> None:
-    assert misfits("sm_90", kernel) == []
-    assert facts("sm_90", kernel)[0]["wgmma"] > 0
+    assert misfits("mla", "sm_90", kernel) == []
+    assert facts("mla", "sm_90", kernel)[0]["wgmma"] > 0
+
+
+@pytest.mark.parametrize("target", SHARED_BYTES)
+def test_the_decode_step_compiles_and_fits(target: str) -> None:
+    assert misfits("linear", target, "decode") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", SHARED_BYTES)
+def test_the_linear_family_compiles_and_fits(target: str) -> None:
+    assert misfits("linear", target, *LINEAR) == []
+
+
+@pytest.mark.slow
+def test_the_scan_uses_hoppers_matrix_units() -> None:
+    assert facts("linear", "sm_90", "scan_128")[0]["wgmma"] > 0
