@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +15,7 @@ from benchx.reporting.theme import COLUMN_WIDTH_IN, EDGE, EDGE_WIDTH, FAINT, INK
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 _FOOTER_POINTS = 6.2
 _FOOTER_LINE_IN = 0.115
@@ -21,6 +23,8 @@ _FOOTER_COLUMNS = 155
 _TITLE_IN = 0.30
 _LEGEND_CHARACTERS = 95
 _LEGEND_MARKER = 4
+_LEGEND_LINE_IN = 0.16
+_LEGEND: Mapping[str, Any] = {"frameon": False, "handletextpad": 0.2, "columnspacing": 1.4}
 _LABEL_LINE_IN = 0.13
 _LABEL_POINTS = 7.5
 _NEAR_EDGE = 0.7
@@ -52,14 +56,20 @@ class EndLabel:
     colour: str
 
 
-def new_figure(frame: Frame, drawing_height_in: float) -> Figure:
-    """An empty figure of page-column width with title and footer; call inside `themed()`."""
+def new_figure(frame: Frame, drawing_height_in: float, *, above_in: float = 0.0) -> Figure:
+    """An empty figure of page-column width with title and footer; call inside `themed()`.
+
+    Args:
+        frame: Title and footer.
+        drawing_height_in: Height of everything between them.
+        above_in: Kept free between title and drawing, see `shared_legend`.
+    """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     lines = [line for text in (*frame.notes, frame.source) for line in _wrapped(text)]
     footer_in = _FOOTER_LINE_IN * len(lines) + 0.08
-    height_in = drawing_height_in + footer_in + _TITLE_IN
+    height_in = drawing_height_in + footer_in + above_in + _TITLE_IN
     drawing = (0.012, footer_in / height_in, 0.976, drawing_height_in / height_in)
     engine = ConstrainedLayoutEngine(rect=drawing)
     figure = Figure(figsize=(COLUMN_WIDTH_IN, height_in), layout=engine, dpi=PNG_DPI)
@@ -80,22 +90,44 @@ def _wrapped(text: str) -> list[str]:
 
 def legend_above(axes: Axes, styles: Mapping[str, Style], labels: Mapping[str, str]) -> None:
     """Backend -> label in rows right above the drawing, marked as the points are."""
+    axes.legend(
+        handles=_handles(styles, labels), loc="lower left", bbox_to_anchor=(0, 1.0),
+        ncols=_legend_columns(labels), borderaxespad=0.2, **_LEGEND,
+    )  # fmt: skip
+
+
+def legend_height_in(labels: Mapping[str, str]) -> float:
+    """Room that `shared_legend` needs, inches; 0 for a single label, which needs no legend."""
+    if len(labels) < 2:
+        return 0.0
+    return 0.05 + _LEGEND_LINE_IN * math.ceil(len(labels) / _legend_columns(labels))
+
+
+def shared_legend(figure: Figure, styles: Mapping[str, Style], labels: Mapping[str, str]) -> None:
+    """One legend for all panels, between title and drawing; nothing for a single label."""
+    if len(labels) > 1:
+        top = 1 - (_TITLE_IN - 0.02) / figure.get_figheight()
+        figure.legend(
+            handles=_handles(styles, labels), loc="upper left", bbox_to_anchor=(0.008, top),
+            ncols=_legend_columns(labels), borderaxespad=0.0, **_LEGEND,
+        )  # fmt: skip
+
+
+def _handles(styles: Mapping[str, Style], labels: Mapping[str, str]) -> list[Line2D]:
     from matplotlib.lines import Line2D
 
-    handles = [
+    return [
         Line2D(
             [], [], color=styles[name].colour, marker=styles[name].marker, linestyle="none",
             markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH, label=label,
         )
         for name, label in labels.items()
     ]  # fmt: skip
+
+
+def _legend_columns(labels: Mapping[str, str]) -> int:
     widest = max(map(len, labels.values()))
-    columns = max(1, _LEGEND_CHARACTERS // (widest + _LEGEND_MARKER))
-    axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0),
-        ncols=min(len(handles), columns),
-        frameon=False, handletextpad=0.2, columnspacing=1.4, borderaxespad=0.2,
-    )  # fmt: skip
+    return min(len(labels), max(1, _LEGEND_CHARACTERS // (widest + _LEGEND_MARKER)))
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, height_in: float) -> None:

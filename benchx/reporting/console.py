@@ -62,7 +62,7 @@ def _print_section(section: Section, console: Console) -> None:
     from rich.text import Text
 
     table = section.table
-    console.print(Text(f"{table.title}: device time, median of launches", style="bold"))
+    console.print(Text(f"{table.title}: {table.subtitle}", style="bold"))
     console.print(Text(table.caption, style="dim"))
     kept = columns_that_fit(table, console.width)
     console.print(_rich_table(table, kept))

@@ -12,6 +12,8 @@ from benchx.core.outcome import Outcome
 from benchx.reporting.frame import backend_order, load_frame, ok_rows
 from benchx.reporting.header import Header, header_of
 from benchx.reporting.method import method_lines
+from benchx.reporting.serving_facts import SERVING, Deployment, deployments
+from benchx.reporting.serving_table import serving_table
 from benchx.reporting.speedup import (
     MeanSpeedUp,
     SpeedUp,
@@ -29,15 +31,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One operator in one run.
+    """One operator (or the serving points of one data set) in one run.
 
     Attributes:
         key: Unique in the document, fit for a file name.
+        op: Operator, model or data set.
+        is_serving: Whether its rows are serving points, which have no speed-ups.
         baseline: The backend whose speed counts as 1; None when nothing was ok.
     """
 
     key: str
     op: str
+    is_serving: bool = False
     header: Header
     frame: pd.DataFrame
     table: OperatorTable
@@ -108,11 +113,36 @@ def _refuse_twice(runs: Sequence[Run]) -> None:
 
 def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None) -> RunPart:
     header = header_of(run)
-    sections = tuple(
-        _section(prefix + _file_word(str(op)), str(op), header, rows[rows["op"] == op], baseline)
-        for op in dict.fromkeys(rows["op"])
+    known = deployments(run)
+    is_serving = rows["kind"] == SERVING
+    others, served = rows[~is_serving], rows[is_serving]
+    sections = [
+        _section(
+            prefix + _file_word(str(op)), str(op), header, others[others["op"] == op], baseline
+        )
+        for op in dict.fromkeys(others["op"])
+    ]
+    for name in dict.fromkeys(served["op"]):
+        frame = served[served["op"] == name]
+        key = f"{prefix}serving-{_file_word(str(name))}"
+        sections.append(_serving_section(key, str(name), header, frame, known))
+    return RunPart(header=header, method=method_lines(run), sections=tuple(sections))
+
+
+def _serving_section(
+    key: str, name: str, header: Header, frame: pd.DataFrame, known: Mapping[str, Deployment]
+) -> Section:
+    return Section(
+        key=key,
+        op=name,
+        is_serving=True,
+        header=header,
+        frame=frame,
+        table=serving_table(frame, known),
+        baseline=None,
+        speed_ups=(),
+        means=(),
     )
-    return RunPart(header=header, method=method_lines(run), sections=sections)
 
 
 def _file_word(op: str) -> str:
@@ -144,7 +174,9 @@ def unmeasured(parts: Sequence[pd.DataFrame]) -> tuple[str, ...]:
     import pandas as pd
 
     lines = []
-    for backend, rows in pd.concat(parts).groupby("backend", sort=False):
+    frame = pd.concat(parts)
+    names = frame["backend"].where(frame["backend"].notna(), frame["engine"])
+    for backend, rows in frame.groupby(names, sort=False):
         counts = rows["outcome"].value_counts(sort=False)
         words = [
             f"{word} at {count} of {len(rows)} points"

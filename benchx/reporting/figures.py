@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.chart_latency import latency_dots, latency_lines
@@ -13,8 +12,10 @@ from benchx.reporting.chart_layout import Category, Lines, categories_of, lines_
 from benchx.reporting.chart_roofline import SIDE_STEP, roofline, roofline_points
 from benchx.reporting.chart_speedup import mean_text, speedup_dots
 from benchx.reporting.document import Section, unmeasured
+from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_name
 from benchx.reporting.frame import interval_launches, ok_rows
 from benchx.reporting.numbers import interval_words
+from benchx.reporting.serving_charts import plan_serving
 from benchx.reporting.theme import Style
 from benchx.reporting.wording import title_of
 
@@ -25,36 +26,14 @@ if TYPE_CHECKING:
 _PANELS_PER_PAGE = 6
 _ROWS_PER_PAGE = 36
 
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FigurePlan:
-    """A figure to be drawn.
-
-    Attributes:
-        name: File name without a suffix, unique in the report.
-        title: Its heading.
-        description: One sentence for those who can't see it.
-        build: Draws it; call inside `chart_canvas.themed()`.
-    """
-
-    name: str
-    title: str
-    description: str
-    build: Callable[[], Figure]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FigureList:
-    """The figures of one section, and a line for each one that has nothing to show."""
-
-    plans: tuple[FigurePlan, ...]
-    omissions: tuple[str, ...]
-
 
 def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
-    """Device time, scaling with length, speed-up and roofline, as far as there is data."""
+    """Device time, scaling with length, speed-up and roofline, as far as there is data.
+
+    Serving sections have figures of their own, see `plan_serving`.
+    """
+    if section.is_serving:
+        return plan_serving(section)
     title = title_of(section.op)
     if ok_rows(section.frame).empty:
         return FigureList(plans=(), omissions=(f"{title}: no figure, no point is ok.",))
@@ -77,7 +56,7 @@ def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePl
         return [f"{title_of(section.op)}: no figure of device times, there is one row of inputs."]
     if plan is not None:
         return _line_pages(section, styles, plan, title, "device-time")
-    pages = _pages(categories_of(section.frame), _ROWS_PER_PAGE)
+    sheets = pages(categories_of(section.frame), _ROWS_PER_PAGE)
     return [
         FigurePlan(
             name=_name(section, "device-time", number),
@@ -90,7 +69,7 @@ def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePl
                 frame=_frame(section, title, [category.rows for category in page]),
             ),
         )
-        for number, page in enumerate(pages)
+        for number, page in enumerate(sheets)
     ]
 
 
@@ -119,7 +98,7 @@ def _line_pages(
                 frame=_frame(section, title, [panel.rows for panel in page]),
             ),
         )
-        for number, page in enumerate(_pages(plan.panels, _PANELS_PER_PAGE))
+        for number, page in enumerate(pages(plan.panels, _PANELS_PER_PAGE))
     ]
 
 
@@ -152,7 +131,7 @@ def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
                 )
             ),
         )
-        for number, page in enumerate(_pages(rows, _ROWS_PER_PAGE))
+        for number, page in enumerate(pages(rows, _ROWS_PER_PAGE))
     ]  # fmt: skip
 
 
@@ -200,9 +179,4 @@ def _bars(section: Section) -> str:
 
 
 def _name(section: Section, kind: str, page: int) -> str:
-    stem = f"{section.key.replace('_', '-')}-{kind}"
-    return stem if page == 0 else f"{stem}-{page + 1}"
-
-
-def _pages(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
+    return plan_name(section.key, kind, page)

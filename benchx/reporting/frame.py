@@ -113,8 +113,8 @@ def ok_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def backend_order(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Backends in the order in which the runs list them."""
-    return tuple(dict.fromkeys(frame["backend"]))
+    """Backends in the order in which the runs list them; serving rows have none."""
+    return tuple(dict.fromkeys(name for name in frame["backend"] if name is not None))
 
 
 def fastest(frame: pd.DataFrame) -> frozenset[Hashable]:

@@ -13,7 +13,6 @@ from benchx.reporting.figures import plan_figures
 from benchx.reporting.png import FOLDER
 from benchx.reporting.sink import Destination, register_sink
 from benchx.reporting.table import OperatorTable
-from benchx.reporting.wording import title_of
 
 FILE_NAME = "report.md"
 
@@ -49,7 +48,6 @@ def markdown(document: Document) -> str:
         figures=FOLDER,
         table=markdown_table,
         legend=legend_lines,
-        title_of=title_of,
         means=mean_lines,
         failures=failure_lines,
         plan=lambda section: plan_figures(section, document.styles),
@@ -60,13 +58,14 @@ def markdown(document: Document) -> str:
 def markdown_table(table: OperatorTable) -> str:
     """All columns; the fastest backend of each group in bold."""
     headings = [column.heading for column in table.columns]
+    keys = [column.key for column in table.columns]
     rules = ["--:" if column.numeric else ":--" for column in table.columns]
-    backend = [column.key for column in table.columns].index("backend")
     lines = [_line(headings), _line(rules)]
     for row in table.rows:
         cells = [_cell(text) for text in row.cells]
         if row.is_fastest:
-            cells[backend] = f"**{cells[backend]}**"
+            name = keys.index("backend")
+            cells[name] = f"**{cells[name]}**"
         lines.append(_line(cells))
     return "\n".join(lines)
 
@@ -89,7 +88,7 @@ def failure_lines(section: Section) -> list[str]:
     for _, row in section.frame.iterrows():
         if row["outcome"] != Outcome.OK.value:
             reason = str(row["reason"] or "no reason recorded")
-            key = (str(row["backend"]), str(row["outcome"]), reason)
+            key = (str(row["backend"] or row["engine"]), str(row["outcome"]), reason)
             counts[key] = counts.get(key, 0) + 1
     return [
         f"{backend}, {outcome} ({count} point{'s' if count > 1 else ''}): {_cell(reason)}"

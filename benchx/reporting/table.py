@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 FASTEST_MARK = "*"
 _FASTEST = f"{FASTEST_MARK} fastest ok backend of equal inputs"
 FASTEST_LEGEND = f"{_FASTEST}; several when their intervals overlap"
-_NO_INTERVAL = "no interval, it takes three launches: a small difference may be noise"
+NO_INTERVAL = "no interval, it takes three launches: a small difference may be noise"
+"""Footnote of a table without intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class OperatorTable:
 
     op: str
     title: str
+    subtitle: str
     caption: str
     axes: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -79,11 +81,12 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
     )
     long_values = [pair for axis in axes.varying for pair in shortened(list(frame[axis])).items()]
     legend = [FASTEST_LEGEND if intervals else _FASTEST] if winners else []
-    legend += [] if intervals or ok_rows(frame).empty else [_NO_INTERVAL]
+    legend += [] if intervals or ok_rows(frame).empty else [NO_INTERVAL]
     op = str(frame["op"].iloc[0])
     return OperatorTable(
         op=op,
         title=title_of(op),
+        subtitle="device time, median of launches",
         caption=_caption(frame, axes),
         axes=axes.varying,
         columns=(
@@ -122,13 +125,13 @@ def _row(
     axes = [printed[plain_text(row[axis])] for axis, printed in texts.items()]
     name = f"{row['backend']} {FASTEST_MARK}" if is_fastest else str(row["backend"])
     time = numbers.with_interval(*(row[column] for column in (TIME, TIME_LOW, TIME_HIGH)))
-    figures = [time.median, *([time.interval] if has_interval else []), _count(row)]
+    figures = [time.median, *([time.interval] if has_interval else []), count_text(row)]
     figures += [figure.print(row[figure.source]) for figure in shown]
     return Row(
         cells=(
             *axes,
             name,
-            _outcome_text(row, outcome, notes),
+            outcome_text(row, outcome, notes),
             *(figures if is_ok else [numbers.ABSENT] * len(figures)),
         ),
         group_id=str(row["group_id"]),
@@ -137,14 +140,16 @@ def _row(
     )
 
 
-def _outcome_text(row: pd.Series, outcome: Outcome, notes: Footnotes) -> str:
+def outcome_text(row: pd.Series, outcome: Outcome, notes: Footnotes) -> str:
+    """The outcome and the marks of its reason and notes: `ok [1]`."""
     texts = [note_text(note) for note in note_list(row["notes"])]
     if outcome is not Outcome.OK:
         texts.insert(0, f"{outcome.value}: {row['reason'] or 'no reason recorded'}")
     return " ".join([outcome.value, *(notes.mark(text) for text in texts)])
 
 
-def _count(row: pd.Series) -> str:
+def count_text(row: pd.Series) -> str:
+    """`3x100`: launches x samples in each, `~` where that is an average."""
     launches, samples = row["launches"], row["samples"]
     if launches is None or samples is None:
         return numbers.ABSENT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ RowMaker = Callable[..., list[dict[str, Any]]]
 RunMaker = Callable[..., Run]
 SectionMaker = Callable[..., Section]
 
+PRICED = {"hardware": "auto", "prices": "rental"}
 MIXED = "1300+547+2048+963+271+3063"
 NO_TUNER = "unsupported: no kernel for this many heads"
 
@@ -89,6 +91,18 @@ def run_folder(tmp_path: Path, prefill_run: Run) -> Path:
     table = PointTable(prefill_run.rows, len(prefill_run.records))
     write_points(folder / "points.parquet", table)
     return folder
+
+
+@pytest.fixture(name="make_serving_run")
+def make_serving_run_fixture() -> RunMaker:
+    """A run of serving points."""
+    return make_serving_run
+
+
+@pytest.fixture
+def serving_run() -> Run:
+    """One workload at five concurrencies on two GPUs with a known price; the last one fails."""
+    return make_serving_run([{"concurrency": load} for load in (1, 4, 16, 64, 256)], failed=1)
 
 
 def make_rows(
@@ -241,4 +255,96 @@ def _record(run_id: str, row: Mapping[str, Any]) -> LaunchRecord:
         check=Check(rms_ratio={"o": 0.0021}, bound=0.006, method="fp64 chunked") if is_ok else None,
         timing=Timing(timer="events", cache="cold", stop="target_error", samples=100),
         provenance={"package": row["backend"], "version": "1.2.3"} if is_ok else {},
+    )
+
+
+def make_serving_run(
+    points: Sequence[Mapping[str, Any]],
+    *,
+    failed: int = 0,
+    engine: str = "alpha",
+    cost: Mapping[str, Any] | None = PRICED,
+    provenance: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    run_id: str = "synthetic-3",
+) -> Run:
+    """A run of serving points.
+
+    Args:
+        points: Axis values, one mapping per point.
+        failed: So many at the end crashed.
+        engine: Name of the engine.
+        cost: The scenario's `cost`.
+        provenance: What replaces entries of the records' provenance.
+        changes: What replaces columns of the ok rows; None takes a figure away.
+        run_id: Name of the run.
+    """
+    fixed = {"input_len": 1024, "output_len": 256}
+    made = [
+        Point(kind="serving", subject="random", backend=engine, params={**fixed, **axes})
+        for axes in points
+    ]
+    rows: list[dict[str, Any]] = []
+    for index, point in enumerate(made):
+        row: dict[str, Any] = {
+            "run_id": run_id, "scenario": "synthetic", "point_id": point.point_id,
+            "group_id": point.group_id, "kind": "serving", "op": "random", "backend": None,
+            "engine": engine, "outcome": "ok", "reason": None, "launches": 3, "samples": 1200,
+            **point.params,
+        }  # fmt: skip
+        if index >= len(made) - failed:
+            row |= {"outcome": "crashed", "reason": "the engine ended (exit status 1)"}
+            row |= {"launches": 0, "samples": 0}
+        else:
+            row |= serving_figures(point.params) | dict(changes or {})
+        rows.append(row)
+    told = {
+        "engine": engine, "version": "4.5.6", "model": "tiny-9b", "gpus": 2, "gpus_source": "nvml",
+        "gpu_names": ["NVIDIA H200", "NVIDIA H200"],
+    } | dict(provenance or {})  # fmt: skip
+    run = make_run(rows, run_id=run_id, records=[])
+    part = {"kind": "serving", "name": "synthetic", "engine": {"name": engine}, "cost": cost}
+    part |= {"slo": {"ttft": "2.0s", "tpot": "0.05s"}, "workload": {"dataset": "random"}}
+    part |= {"measure": {"launches": 3, "cache": "cold", "seed": 0}}
+    meta = replace(
+        run.meta,
+        plan=tuple(PlanEntry(point, 1) for point in made),
+        resolved={"name": "synthetic", "title": "Synthetic serving", "parts": [part]},
+    )
+    records = tuple(_serving_record(row, told) for row in rows)
+    return replace(run, meta=meta, records=records)
+
+
+def serving_figures(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Invented: throughput saturates and times grow with the load."""
+    load = float(params.get("concurrency") or params.get("request_rate") or 1)
+    tpot = 5.0 * (1 + load / 40) * float(params.get("slowness", 1))
+    ttft = 40.0 + 6 * load
+    output = 1000 * load / tpot
+    return {
+        "ttft_ms_p50": ttft, "ttft_ms_ci_low": 0.96 * ttft, "ttft_ms_ci_high": 1.05 * ttft,
+        "ttft_ms_p99": 2.2 * ttft, "tpot_ms_p50": tpot, "tpot_ms_ci_low": 0.99 * tpot,
+        "tpot_ms_ci_high": 1.02 * tpot, "tpot_ms_p99": 1.3 * tpot, "e2e_ms_p50": ttft + 255 * tpot,
+        "interactivity_tok_s_p50": 1000 / tpot, "output_throughput_tok_s": output,
+        "input_throughput_tok_s": 4 * output, "total_throughput_tok_s": 5 * output,
+        "output_throughput_tok_s_per_gpu": output / 2, "goodput_req_s": output / 300,
+        "goodput_share": 0.87, "error_rate": 0.0, "timer": "client", "cache": "cold",
+        "stop": "complete", "notes": None, "device_name": "Synthetic 1", "device_count": 1,
+        "version": "4.5.6",
+    }  # fmt: skip
+
+
+def _serving_record(row: Mapping[str, Any], provenance: Mapping[str, Any]) -> LaunchRecord:
+    is_ok = row["outcome"] == Outcome.OK.value
+    return LaunchRecord(
+        run_id=row["run_id"],
+        point_id=row["point_id"],
+        launch=0,
+        outcome=Outcome(row["outcome"]),
+        reason=row["reason"],
+        started_at="2030-01-02T03:04:07Z",
+        ended_at="2030-01-02T03:04:08Z",
+        values={"e2e_ms_p50": row["e2e_ms_p50"]} if is_ok else {},
+        timing=Timing(timer="client", cache="cold", stop="complete", samples=400),
+        provenance=provenance,
     )

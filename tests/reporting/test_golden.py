@@ -44,3 +44,14 @@ def test_the_terminal_shows_what_is_agreed(prefill_run: Run, width: int) -> None
     out = StringIO()
     print_run(prefill_run, Console(file=out, width=width, color_system=None, highlight=False))
     check(f"console-{width}.txt", out.getvalue())
+
+
+def test_the_markdown_report_of_serving_points_is_as_agreed(serving_run: Run) -> None:
+    check("report-serving.md", markdown(build_document([serving_run])))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_terminal_shows_what_is_agreed_of_serving_points(serving_run: Run, width: int) -> None:
+    out = StringIO()
+    print_run(serving_run, Console(file=out, width=width, color_system=None, highlight=False))
+    check(f"console-serving-{width}.txt", out.getvalue())

@@ -1,0 +1,98 @@
+"""The figures of a serving table, their units, and which go first in a narrow terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from benchx.core import metric
+from benchx.reporting import numbers
+from benchx.reporting.columns import Column, FigureColumn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _three(value: float) -> str:
+    return numbers.digits(value, 3)
+
+
+def _column(key: str, heading: str, source: str, *, keep: int | None, legend: str) -> FigureColumn:
+    column = Column(key=key, heading=heading, keep=keep, legend=legend)
+    return FigureColumn(column=column, source=source, text=_three)
+
+
+_OUTPUT = _column(
+    "output", "out tok/s", metric.OUTPUT_THROUGHPUT.id, keep=None,
+    legend="output tokens of ok requests / wall time",
+)  # fmt: skip
+_FIGURES = (
+    _column(
+        "ttft", "TTFT ms", f"{metric.TTFT.id}_p50", keep=None,
+        legend="sent to first token, median over requests",
+    ),
+    _column("ttft_p99", "TTFT p99", f"{metric.TTFT.id}_p99", keep=60, legend=""),
+    _column(
+        "tpot", "TPOT ms", f"{metric.TPOT.id}_p50", keep=None,
+        legend="time per output token after the first",
+    ),
+    _column("tpot_p99", "TPOT p99", f"{metric.TPOT.id}_p99", keep=50, legend=""),
+    _column("e2e", "E2E ms", f"{metric.E2E.id}_p50", keep=80, legend="sent to last token"),
+    _column(
+        "interactivity", "tok/s/user", f"{metric.INTERACTIVITY.id}_p50", keep=90,
+        legend="interactivity, 1000 / TPOT of each request",
+    ),
+    _OUTPUT,
+    _column(
+        "output_per_gpu", "out tok/s/GPU", metric.OUTPUT_PER_GPU.id, keep=110,
+        legend="over the GPUs observed",
+    ),
+    _column(
+        "goodput", "good req/s", metric.GOODPUT.id, keep=70,
+        legend="goodput: requests within the SLO / wall time",
+    ),
+    FigureColumn(
+        column=Column(
+            key="attainment", heading="% in SLO", keep=20, legend="of all requests"
+        ),
+        source=metric.GOODPUT_SHARE.id,
+        text=numbers.percent,
+    ),
+    _column(
+        "slo_concurrency", "most in SLO", metric.SLO_CONCURRENCY.id, keep=120,
+        legend="highest concurrency tried within the SLO",
+    ),
+    _column(
+        "slo_rate", "most req/s in SLO", metric.SLO_RATE.id, keep=120,
+        legend="highest rate tried within the SLO",
+    ),
+    FigureColumn(
+        column=Column(
+            key="errors", heading="% failed", keep=115, legend="requests that were not ok / all"
+        ),
+        source=metric.ERROR_RATE.id,
+        text=numbers.percent,
+    ),
+    _column(
+        "spent", "charged USD", metric.SPENT.id, keep=65, legend="what the service says it charged"
+    ),
+)  # fmt: skip
+
+
+def serving_figures(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
+    """The columns for which a row has a figure, in order."""
+    return tuple(
+        figure
+        for figure in _FIGURES
+        if figure.source in frame.columns and frame[figure.source].notna().any()
+    )
+
+
+def figure_text(row: pd.Series, figure: FigureColumn) -> str:
+    """A cell: where launches give an interval, no more digits than it supports."""
+    value = row[figure.source]
+    base = figure.source.removesuffix("_p50")
+    low, high = (row.get(f"{base}_{end}", math.nan) for end in ("ci_low", "ci_high"))
+    if base == figure.source or numbers.is_absent(low) or numbers.is_absent(high):
+        return figure.print(value)
+    return numbers.with_interval(value, low, high).median

@@ -1,0 +1,172 @@
+"""The table of the serving points of one data set, in the form that all sinks lay out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchx.core.outcome import Outcome
+from benchx.reporting import numbers
+from benchx.reporting.columns import Column, FigureColumn
+from benchx.reporting.frame import AxisSplit, split_axes
+from benchx.reporting.notes import Footnotes
+from benchx.reporting.serving_columns import figure_text, serving_figures
+from benchx.reporting.serving_cost import FORMULA_TEXT, THROUGHPUTS, PointCost, point_cost
+from benchx.reporting.serving_facts import Deployment
+from benchx.reporting.table import NO_INTERVAL, OperatorTable, Row, count_text, outcome_text
+from benchx.reporting.wording import plain_text, value_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ENGINE = Column(key="engine", heading="engine", numeric=False)
+_MODEL = Column(key="model", heading="model", numeric=False)
+_OUTCOME = Column(key="outcome", heading="outcome", numeric=False)
+_COUNT = Column(key="n", heading="n", keep=10, legend="launches x ok requests (~ on average)")
+_KEEP_COST: Mapping[str, int] = {"input": 30, "output": 45, "total": 35}
+
+
+def serving_title(dataset: str) -> str:
+    """`Serving, random`."""
+    return f"Serving, {dataset.replace('_', ' ')}"
+
+
+def serving_table(frame: pd.DataFrame, known: Mapping[str, Deployment]) -> OperatorTable:
+    """The table of one data set.
+
+    Args:
+        frame: Serving rows of one data set and one run, at least one.
+        known: Point id -> deployment, for every row.
+    """
+    axes = split_axes(frame)
+    models = {str(point): known[str(point)].model for point in frame["point_id"]}
+    plan = _Plan(
+        axes=axes.varying,
+        models=models if len(set(models.values())) > 1 else None,
+        figures=serving_figures(frame),
+        costs=_costs(frame, known),
+    )
+    notes = Footnotes()
+    rows = tuple(_row(row, plan, notes) for _, row in frame.iterrows())
+    dataset = str(frame["op"].iloc[0])
+    return OperatorTable(
+        op=dataset,
+        title=serving_title(dataset),
+        subtitle="medians over the ok requests, then over launches",
+        caption=_caption(axes, frame, known),
+        axes=axes.varying,
+        columns=(
+            *(Column(key=name, heading=name, numeric=_numeric(frame[name])) for name in plan.axes),
+            *(_ENGINE, *([_MODEL] if plan.models else []), _OUTCOME, _COUNT),
+            *(figure.column for figure in plan.figures),
+            *(_cost_column(name, plan.costs) for name in plan.classes),
+        ),
+        rows=rows,
+        footnotes=(*_no_interval(frame), *_cost_lines(plan.costs), *notes.texts()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What the rows of a table have in common."""
+
+    axes: tuple[str, ...]
+    models: Mapping[str, str | None] | None
+    figures: tuple[FigureColumn, ...]
+    costs: Mapping[str, PointCost]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Classes of tokens of which some point has a cost."""
+        known = {name for one in self.costs.values() for name in one.by_class}
+        return tuple(name for name in THROUGHPUTS if name in known)
+
+
+def _row(row: pd.Series, plan: _Plan, notes: Footnotes) -> Row:
+    outcome, point = Outcome(row["outcome"]), str(row["point_id"])
+    cost = plan.costs.get(point)
+    figures = [count_text(row), *(figure_text(row, figure) for figure in plan.figures)]
+    figures += [_cost_text(cost, name) for name in plan.classes]
+    model = [] if plan.models is None else [plan.models[point] or numbers.ABSENT]
+    return Row(
+        cells=(
+            *(plain_text(row[axis]) for axis in plan.axes),
+            *(str(row["engine"]), *model),
+            " ".join([outcome_text(row, outcome, notes), *_cost_marks(cost, plan.costs, notes)]),
+            *(figures if outcome is Outcome.OK else [numbers.ABSENT] * len(figures)),
+        ),
+        group_id=str(row["group_id"]),
+        outcome=outcome,
+        is_fastest=False,
+    )
+
+
+def _numeric(values: pd.Series) -> bool:
+    return all(isinstance(value, int | float) for value in values if value is not None)
+
+
+def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deployment]) -> str:
+    shown = [known[str(point)] for point in frame["point_id"]]
+    models = {one.model for one in shown}
+    words = [f"model {shown[0].model}"] if len(models) == 1 and shown[0].model else []
+    words += [f"{axis} {value_text(value)}" for axis, value in axes.fixed.items()]
+    states = list(dict.fromkeys(state for state in frame["cache"] if state is not None))
+    words += [f"server's prefix cache {'/'.join(states)}"] if states else []
+    limits = dict.fromkeys(" ".join(pair) for one in shown for pair in one.slo.items())
+    words += [f"SLO: {', '.join(limits)}"] if limits else []
+    return ", ".join(words)
+
+
+def _no_interval(frame: pd.DataFrame) -> list[str]:
+    ok = frame[frame["outcome"] == Outcome.OK.value]
+    counts = [count for count in ok["launches"] if count is not None]
+    return [NO_INTERVAL] if counts and max(counts) < 3 else []
+
+
+def _costs(frame: pd.DataFrame, known: Mapping[str, Deployment]) -> dict[str, PointCost]:
+    """Point id -> cost, for the ok points."""
+    ok = frame[frame["outcome"] == Outcome.OK.value]
+    return {
+        str(row["point_id"]): point_cost(row, known[str(row["point_id"])])
+        for _, row in ok.iterrows()
+    }
+
+
+def _cost_column(token_class: str, prices: Mapping[str, PointCost]) -> Column:
+    short = {"input": "in", "output": "out"}.get(token_class, token_class)
+    found = (one.by_class[token_class] for one in prices.values() if token_class in one.by_class)
+    currency = "/".join(sorted({cost.currency for cost in found}))
+    return Column(
+        key=f"cost_{token_class}",
+        heading=f"{currency}/M {short}",
+        keep=_KEEP_COST[token_class],
+    )
+
+
+def _cost_text(cost: PointCost | None, token_class: str) -> str:
+    found = cost.by_class.get(token_class) if cost else None
+    return numbers.ABSENT if found is None else numbers.digits(found.per_million, 3)
+
+
+def _basis(cost: PointCost) -> str:
+    """The price behind a figure, or what is missing."""
+    return cost.missing or f"price of {cost.basis}"
+
+
+def _bases(prices: Mapping[str, PointCost]) -> list[str]:
+    return list(dict.fromkeys(_basis(cost) for cost in prices.values()))
+
+
+def _cost_marks(
+    cost: PointCost | None, prices: Mapping[str, PointCost], notes: Footnotes
+) -> list[str]:
+    """A mark only where the points differ in it."""
+    return [notes.mark(_basis(cost))] if cost and len(_bases(prices)) > 1 else []
+
+
+def _cost_lines(prices: Mapping[str, PointCost]) -> list[str]:
+    """The formula, and what holds for all points."""
+    lines = [FORMULA_TEXT] if any(one.by_class for one in prices.values()) else []
+    bases = _bases(prices)
+    return [*lines, *(bases if len(bases) == 1 else [])]

@@ -1,0 +1,160 @@
+"""Charts of serving points: what is drawn, what is left out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from benchx.reporting.chart_canvas import themed
+from benchx.reporting.document import build_document
+from benchx.reporting.figure_plan import FigureList
+from benchx.reporting.figures import plan_figures
+from benchx.reporting.png import PngSink
+from benchx.reporting.serving_layout import front
+from benchx.reporting.sink import Destination
+from benchx.store import Run
+
+RunMaker = Callable[..., Run]
+LOADS = [{"concurrency": load} for load in (1, 4, 16)]
+number = st.floats(0.1, 1e4)
+
+
+def plans_of(run: Run) -> FigureList:
+    document = build_document([run])
+    (section,) = document.sections
+    return plan_figures(section, document.styles)
+
+
+def drawn(run: Run, ending: str) -> Figure:
+    (plan,) = [plan for plan in plans_of(run).plans if plan.name.endswith(ending)]
+    with themed():
+        figure = plan.build()
+        figure.draw_without_rendering()
+    return figure
+
+
+def words(figure: Figure) -> str:
+    inside = [text.get_text() for axes in figure.axes for text in axes.texts]
+    said = " ".join([*inside, *(text.get_text() for text in figure.texts)])
+    return " ".join(said.split())
+
+
+@given(points=st.lists(st.tuples(number, number), min_size=1, max_size=30))
+def test_no_point_beats_one_of_the_front_and_every_other_point_is_beaten(
+    points: list[tuple[float, float]],
+) -> None:
+    best = front(points)
+    beaten = {
+        one
+        for one in points
+        if any(other != one and other[0] >= one[0] and other[1] >= one[1] for other in points)
+    }
+    assert set(best) == set(points) - beaten
+
+
+def test_each_point_bears_its_concurrency(serving_run: Run) -> None:
+    figure = drawn(serving_run, "throughput")
+    shown = {text.get_text() for text in figure.axes[0].texts}
+    assert shown == {"1", "4", "16", "64"}
+    assert "Beside the points: concurrency" in words(figure)
+    assert figure.axes[0].get_ylabel() == "output, tok/s per GPU"
+
+
+def test_a_failed_point_is_named_under_the_drawing(serving_run: Run) -> None:
+    for ending in ("throughput", "latency"):
+        assert "alpha: crashed at 1 of 5 points" in words(drawn(serving_run, ending))
+
+
+def test_the_line_is_the_front_and_a_worse_point_is_not_on_it(make_serving_run: RunMaker) -> None:
+    points = [{"concurrency": load, "tensor_parallel": 1, "slowness": 1} for load in (1, 4)]
+    points += [{"concurrency": 4, "tensor_parallel": 2, "slowness": 9}]
+    axes = drawn(make_serving_run(points), "throughput").axes[0]
+    assert len(axes.lines[0].get_xdata()) == 2  # type: ignore[arg-type]
+
+
+def test_where_gpus_were_not_counted_throughput_is_not_per_gpu(make_serving_run: RunMaker) -> None:
+    figure = drawn(
+        make_serving_run(LOADS, changes={"output_throughput_tok_s_per_gpu": None}), "throughput"
+    )
+    assert figure.axes[0].get_ylabel() == "output, tok/s"
+    assert "Not per GPU" in words(figure)
+
+
+def test_workloads_are_not_mixed_in_one_front(make_serving_run: RunMaker) -> None:
+    points = [{"input_len": length, **load} for length in (1024, 8192) for load in LOADS]
+    for ending, count in (("throughput", 2), ("latency", 4)):
+        figure = drawn(make_serving_run(points), ending)
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        assert len(titles) == count
+        assert set(titles) == {"input_len 1024", "input_len 8192"}
+
+
+def test_times_are_drawn_as_medians_and_99th_percentiles(serving_run: Run) -> None:
+    figure = drawn(serving_run, "latency")
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        "time to first token, ms",
+        "time per output token, ms",
+    ]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["p50", "p99"]
+    assert "Hollow: 99th percentiles" in words(figure)
+
+
+def test_without_enough_requests_no_99th_percentile_is_drawn(make_serving_run: RunMaker) -> None:
+    run = make_serving_run(LOADS, changes={"ttft_ms_p99": None, "tpot_ms_p99": None})
+    figure = drawn(run, "latency")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["p50"]
+    assert "too few requests" in words(figure)
+
+
+def test_an_open_loop_is_drawn_against_its_rate(make_serving_run: RunMaker) -> None:
+    run = make_serving_run([{"request_rate": rate} for rate in (0.5, 1.0, 2.0)])
+    assert drawn(run, "latency").axes[0].get_xlabel() == "request rate, requests/s"
+    assert "0.5/s" in words(drawn(run, "throughput"))
+
+
+def test_settings_of_an_engine_are_told_apart_in_a_legend(make_serving_run: RunMaker) -> None:
+    points = [{"tensor_parallel": size, **load} for size in (1, 2) for load in LOADS]
+    for ending in ("throughput", "latency"):
+        (legend,) = drawn(make_serving_run(points), ending).legends
+        assert [text.get_text() for text in legend.get_texts()] == [
+            "alpha, tensor_parallel 1",
+            "alpha, tensor_parallel 2",
+        ]
+
+
+@pytest.mark.parametrize(("points", "failed"), [(LOADS, 3), ([{"concurrency": 4}], 0)])
+def test_nothing_is_drawn_from_an_empty_selection(
+    make_serving_run: RunMaker, points: list[dict[str, int]], failed: int
+) -> None:
+    found = plans_of(make_serving_run(points, failed=failed))
+    assert found.plans == ()
+    assert found.omissions
+
+
+def test_points_without_streaming_have_no_chart_of_times(make_serving_run: RunMaker) -> None:
+    gone = {
+        name: None
+        for name in (
+            *("ttft_ms_p50", "ttft_ms_ci_low", "ttft_ms_ci_high", "ttft_ms_p99"),
+            *("tpot_ms_p50", "tpot_ms_ci_low", "tpot_ms_ci_high", "tpot_ms_p99"),
+            "interactivity_tok_s_p50",
+        )
+    }
+    found = plans_of(make_serving_run(LOADS, changes=gone))
+    assert found.plans == ()
+    assert len(found.omissions) == 2
+
+
+def test_figures_are_written_under_their_own_names(serving_run: Run, tmp_path: Path) -> None:
+    paths = PngSink().write(build_document([serving_run]), Destination(folder=tmp_path))
+    assert [path.name for path in paths] == [
+        "serving-random-throughput.png",
+        "serving-random-throughput.svg",
+        "serving-random-latency.png",
+        "serving-random-latency.svg",
+    ]
