@@ -17,7 +17,6 @@ from benchx.reporting.frame import interval_launches, ok_rows
 from benchx.reporting.numbers import interval_words
 from benchx.reporting.serving_charts import plan_serving
 from benchx.reporting.theme import Style
-from benchx.reporting.wording import title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,7 @@ def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
     """
     if section.is_serving:
         return plan_serving(section)
-    title = title_of(section.op)
+    title = section.table.title
     if ok_rows(section.frame).empty:
         return FigureList(plans=(), omissions=(f"{title}: no figure, no point is ok.",))
     found = [
@@ -50,10 +49,10 @@ def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
 
 
 def _device_time(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
-    title = f"{title_of(section.op)}: device time"
+    title = f"{section.table.title}: device time"
     plan = lines_of(section.frame)
     if _is_single(section):
-        return [f"{title_of(section.op)}: no figure of device times, there is one row of inputs."]
+        return [f"{section.table.title}: no figure of device times, there is one row of inputs."]
     if plan is not None:
         return _line_pages(section, styles, plan, title, "device-time")
     sheets = pages(categories_of(section.frame), _ROWS_PER_PAGE)
@@ -79,7 +78,7 @@ def _is_single(section: Section) -> bool:
 
 def _scaling(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
     plan = scaling_of(section.frame) if lines_of(section.frame) is None else None
-    title = f"{title_of(section.op)}: device time of one sequence against its length"
+    title = f"{section.table.title}: device time of one sequence against its length"
     return _line_pages(section, styles, plan, title, "scaling") if plan else []
 
 
@@ -103,7 +102,7 @@ def _line_pages(
 
 
 def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
-    what = title_of(section.op)
+    what = section.table.title
     if not section.speed_ups:
         return [f"{what}: no speed-up figure, no two backends are ok on equal inputs."]
     if _is_single(section):
@@ -142,13 +141,13 @@ def _draw_speed_up(
 
 
 def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan | str]:
-    title = f"{title_of(section.op)}: attained rate under the measured ceilings"
+    title = f"{section.table.title}: attained rate under the measured ceilings"
     ceilings = section.header.ceilings
     if ceilings is None:
-        return [f"{title_of(section.op)}: no roofline, the run holds no measured ceilings."]
+        return [f"{section.table.title}: no roofline, the run holds no measured ceilings."]
     points = roofline_points(section.frame)
     if points.empty:
-        return [f"{title_of(section.op)}: no roofline, no point has both rates."]
+        return [f"{section.table.title}: no roofline, no point has both rates."]
     note = (
         "One point per combination of inputs; ceilings measured on the same device. "
         f"Backends are set {SIDE_STEP - 1:.0%} apart sideways, so that equal inputs stay visible."

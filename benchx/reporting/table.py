@@ -85,7 +85,7 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
     op = str(frame["op"].iloc[0])
     return OperatorTable(
         op=op,
-        title=title_of(op),
+        title=f"Model {op}" if frame["kind"].iloc[0] == "model" else title_of(op),
         subtitle="device time, median of launches",
         caption=_caption(frame, axes),
         axes=axes.varying,

@@ -103,3 +103,9 @@ def test_notes_are_explained_in_footnotes(make_rows: RowMaker) -> None:
     assert cell_of(table, table.rows[0], "outcome") == "ok [1] [2]"
     assert any(line.startswith("[1] host bound: the host") for line in table.footnotes)
     assert "[2] a new word" in table.footnotes
+
+
+def test_a_models_name_is_printed_as_it_is_written(make_rows: RowMaker) -> None:
+    rows = make_rows("kimi-linear-48b-a3b", HEADS, {"a": [1.0, 2.0]}, run_id="r")
+    table = table_of([row | {"kind": "model"} for row in rows])
+    assert table.title == "Model kimi-linear-48b-a3b"
