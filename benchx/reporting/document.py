@@ -21,7 +21,7 @@ from benchx.reporting.speedup import (
     mean_speed_ups,
     speed_ups,
 )
-from benchx.reporting.table import OperatorTable, operator_table
+from benchx.reporting.table import MODEL, OperatorTable, operator_table
 from benchx.reporting.theme import Style, styles_for
 from benchx.store import Run
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One operator (or the serving points of one data set) in one run.
+    """One operator, one phase of a model, or the serving points of one data set, in one run.
 
     Attributes:
         key: Unique in the document, fit for a file name.
@@ -116,17 +116,26 @@ def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None
     known = deployments(run)
     is_serving = rows["kind"] == SERVING
     others, served = rows[~is_serving], rows[is_serving]
-    sections = [
-        _section(
-            prefix + _file_word(str(op)), str(op), header, others[others["op"] == op], baseline
-        )
-        for op in dict.fromkeys(others["op"])
-    ]
+    sections = []
+    for (op, phase), frame in _by_subject(others):
+        key = prefix + _file_word("-".join([op, phase] if phase else [op]))
+        sections.append(_section(key, op, header, frame, baseline))
     for name in dict.fromkeys(served["op"]):
         frame = served[served["op"] == name]
         key = f"{prefix}serving-{_file_word(str(name))}"
         sections.append(_serving_section(key, str(name), header, frame, known))
     return RunPart(header=header, method=method_lines(run), sections=tuple(sections))
+
+
+def _by_subject(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    """Rows per operator, or per model and phase: prefill and decode have no axes in common."""
+    subjects = [
+        (str(row["op"]), str(row["phase"]) if row["kind"] == MODEL else "")
+        for _, row in rows.iterrows()
+    ]
+    return [
+        (subject, rows[[one == subject for one in subjects]]) for subject in dict.fromkeys(subjects)
+    ]
 
 
 def _serving_section(

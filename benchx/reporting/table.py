@@ -33,6 +33,10 @@ NO_INTERVAL = "no interval, it takes three launches: a small difference may be n
 """Footnote of a table without intervals."""
 
 
+MODEL = "model"
+"""`kind` of a point of the model level."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One point: texts in the order of the table's columns, and what it deserves of emphasis."""
@@ -85,7 +89,7 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
     op = str(frame["op"].iloc[0])
     return OperatorTable(
         op=op,
-        title=f"Model {op}" if frame["kind"].iloc[0] == "model" else title_of(op),
+        title=_title(frame),
         subtitle="device time, median of launches",
         caption=_caption(frame, axes),
         axes=axes.varying,
@@ -97,6 +101,14 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
         rows=rows,
         footnotes=(*legend, *(f"{short}: {full}" for short, full in long_values), *notes.texts()),
     )
+
+
+def _title(frame: pd.DataFrame) -> str:
+    """`KDA prefill`, `Model kimi-linear-48b-a3b, prefill`."""
+    first = frame.iloc[0]
+    if first["kind"] == MODEL:
+        return f"Model {first['op']}, {first['phase']}"
+    return title_of(str(first["op"]))
 
 
 def _interval_columns(frame: pd.DataFrame) -> tuple[Column, ...]:

@@ -10,9 +10,11 @@ import pytest
 
 from benchx.core.outcome import Outcome
 from benchx.reporting.columns import legend_lines
+from benchx.reporting.document import build_document
 from benchx.reporting.frame import load_frame
 from benchx.reporting.numbers import ABSENT
 from benchx.reporting.table import OperatorTable, cell_of, operator_table
+from benchx.store import Run
 
 RowMaker = Callable[..., list[dict[str, Any]]]
 HEADS = [{"heads": 8}, {"heads": 16}]
@@ -107,5 +109,20 @@ def test_notes_are_explained_in_footnotes(make_rows: RowMaker) -> None:
 
 def test_a_models_name_is_printed_as_it_is_written(make_rows: RowMaker) -> None:
     rows = make_rows("kimi-linear-48b-a3b", HEADS, {"a": [1.0, 2.0]}, run_id="r")
-    table = table_of([row | {"kind": "model"} for row in rows])
-    assert table.title == "Model kimi-linear-48b-a3b"
+    table = table_of([row | {"kind": "model", "phase": "prefill"} for row in rows])
+    assert table.title == "Model kimi-linear-48b-a3b, prefill"
+
+
+def test_the_phases_of_a_model_have_tables_of_their_own(
+    make_rows: RowMaker, make_run: Callable[..., Run]
+) -> None:
+    """They share no axis: in one table half of the cells were empty."""
+    phases = {"prefill": {"seqlens": "128"}, "decode": {"batch": 4}}
+    rows = [
+        row | {"kind": "model", "phase": phase}
+        for phase, axes in phases.items()
+        for row in make_rows("some-model", [axes], {"a": [1.0]}, run_id="synthetic-1")
+    ]
+    sections = build_document([make_run(rows)]).sections
+    assert [section.key for section in sections] == ["some-model-prefill", "some-model-decode"]
+    assert not any(section.table.axes for section in sections)
