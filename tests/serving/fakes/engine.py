@@ -92,7 +92,9 @@ def main() -> None:
     if PIDS:
         import os
 
-        Path(PIDS).write_text(json.dumps([os.getpid(), *pids]))
+        part = Path(f"{PIDS}.part")  # whoever waits for the file finds it whole
+        part.write_text(json.dumps([os.getpid(), *pids]))
+        part.rename(PIDS)
     server.serve_forever(poll_interval=0.05)
 
 
