@@ -10,11 +10,11 @@ from typing import Any
 
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
-from benchx.measure.burst import burst_ms, rested_and_warm_s
 from benchx.measure.cache import ColdCache
 from benchx.measure.ceilings import GPU_CEILING
 from benchx.measure.control import copy_call, product_call
 from benchx.measure.nvbench import NvbenchAbsent, Pairs, nvbench_pairs
+from benchx.measure.pacing import paced_ms, pause
 from benchx.measure.timers import Timer, make_timer
 from benchx.measure.warmup import warm_up
 from benchx.stats.summary import median, relative_difference
@@ -62,8 +62,8 @@ def calibrate_timer(device: Device) -> list[TimerCheck]:
     """Compare benchx's timer with others on `device`.
 
     GPU: a copy of 4 GiB and a bf16 8192^3 product against `triton.testing.do_bench` and
-    NVBench, by turns and in short bursts from rest. CPU: a sleep of known length, and a copy of
-    128 KiB against `timeit`.
+    NVBench, by turns and with equal pauses. CPU: a sleep of known length, and a copy of 128 KiB
+    against `timeit`.
     """
     return _gpu_checks(device) if device.is_gpu else _cpu_checks(device)
 
@@ -147,7 +147,7 @@ def _gpu_checks(device: Device) -> list[TimerCheck]:
     }
     checks: list[TimerCheck] = []
     for key, (name, call) in work.items():
-        checks.append(_against_do_bench(name, call, timer, device))
+        checks.append(_against_do_bench(name, call, timer))
         if absent is None:
             checks.append(compare_pairs(name, pairs[key], other="NVBench"))
         else:
@@ -155,9 +155,21 @@ def _gpu_checks(device: Device) -> list[TimerCheck]:
     return checks
 
 
-def _against_do_bench(name: str, call: PreparedCall, timer: Timer, device: Device) -> TimerCheck:
+class _Pausing:
+    """Pauses where do_bench clears gradients: before each call, outside of what it times."""
+
+    @property
+    def grad(self) -> None:
+        """Nothing; setting it pauses."""
+
+    @grad.setter
+    def grad(self, _value: None) -> None:
+        pause()
+
+
+def _against_do_bench(name: str, call: PreparedCall, timer: Timer) -> TimerCheck:
     def ours() -> float:
-        return burst_ms(call, device, timer)
+        return paced_ms(call, timer)
 
     try:
         from triton.testing import do_bench
@@ -165,8 +177,10 @@ def _against_do_bench(name: str, call: PreparedCall, timer: Timer, device: Devic
         return _without(name, ours(), "triton do_bench", f"triton can't be imported: {error}")
 
     def theirs() -> float:
-        rested_and_warm_s(call, device)
-        return float(do_bench(call.run, return_mode="median"))
+        times_ms = do_bench(
+            call.run, warmup=5, rep=60, grad_to_none=[_Pausing()], return_mode="all"
+        )
+        return median(times_ms)
 
     return alternate(name, ours, theirs, other="triton do_bench", rounds=_GPU_ROUNDS)
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
-from benchx.measure import burst, nvbench
+from benchx.measure import calibrate, nvbench
 from benchx.measure.calibrate import TimerCheck, alternate, calibrate_timer, compare
 from benchx.measure.device import list_devices
 from benchx.measure.nvbench import pair_up, parse_times_ms
-from benchx.measure.sampling import SampleBatch
-from benchx.measure.warmup import WarmUp
+from benchx.measure.pacing import PAUSE_S, paced_ms, pause
+from benchx.measure.sampling import SampleBatch, restore
+from benchx.stats.summary import median
 
 
 def test_a_deviation_is_relative_to_the_other() -> None:
@@ -46,36 +49,58 @@ def test_pairs_cancel_a_drift_that_would_dwarf_the_tolerance() -> None:
 
 
 @dataclass
-class Counting:
-    """A timer that only remembers what it was asked for."""
+class Logging:
+    """A timer that resets and runs each call, as all do, and reads 1, 2, 3, ... ms."""
 
-    counts: list[int] = field(default_factory=list)
-    name: str = "counting"
+    log: list[str]
+    name: str = "logging"
     synchronous: bool = True
+    taken: int = 0
 
     def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
-        self.counts.append(count)
-        return SampleBatch(device_time_ms=(7.0,) * count, host_time_ms=(7.0,) * count)
+        for _ in range(count):
+            restore(calls, None)
+            calls[0].run()
+        times = tuple(float(self.taken + index + 1) for index in range(count))
+        self.taken += count
+        return SampleBatch(device_time_ms=times, host_time_ms=times)
 
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
-        return (7.0,) * count
+        return (0.0,) * count
 
 
-@pytest.mark.parametrize(("steady_s", "count"), [(0.002, 50), (0.03, 10)])
-def test_a_burst_follows_a_rest_and_lasts_a_tenth_of_a_second_or_ten_calls(
-    cpu: Device, monkeypatch: pytest.MonkeyPatch, steady_s: float, count: int
-) -> None:
-    log: list[object] = []
+def test_a_pause_comes_before_each_sample_and_warm_up_samples_do_not_count() -> None:
+    log: list[str] = []
+    call = PreparedCall(run=lambda: log.append("run") or {})
+    took_ms = paced_ms(call, Logging(log), pause=lambda: log.append("pause"))
+    assert log == ["pause", "run"] * 40
+    assert took_ms == median([float(reading) for reading in range(11, 41)])
 
-    def warm_up(call: PreparedCall, device: Device, *, max_time_s: float) -> WarmUp:
-        log.append("warm-up")
-        return WarmUp(first_call_s=1.0, steady_call_s=steady_s, calls=4, steady=True)
 
-    monkeypatch.setattr(burst, "warm_up", warm_up)
-    timer = Counting()
-    assert burst.burst_ms(PreparedCall(run=dict), cpu, timer, sleep=log.append) == 7.0
-    assert log == [burst.REST_S, "warm-up"]
-    assert timer.counts == [count]
+def test_a_pause_lasts_ten_milliseconds() -> None:
+    began_s = time.perf_counter()
+    pause()
+    assert time.perf_counter() - began_s >= PAUSE_S == 0.01
+
+
+def test_do_bench_pauses_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    testing = pytest.importorskip("triton.testing")
+    log: list[str] = []
+
+    def do_bench(run: Callable[[], object], *, grad_to_none: list[Any], **_: object) -> list[float]:
+        for _round in range(2):
+            for gradient in grad_to_none:
+                gradient.grad = None
+            run()
+        return [2.0, 2.0]
+
+    monkeypatch.setattr(testing, "do_bench", do_bench)
+    monkeypatch.setattr(calibrate, "pause", lambda: log.append("pause"))
+    monkeypatch.setattr(calibrate, "paced_ms", lambda call, timer: 1.0)
+    call = PreparedCall(run=lambda: log.append("run") or {})
+    check = calibrate._against_do_bench("x", call, Logging(log))
+    assert log == ["pause", "run"] * 2 * 4
+    assert (check.ours_ms, check.theirs_ms, check.deviation) == (1.0, 2.0, -0.5)
 
 
 class FakeNvbench(ModuleType):
@@ -109,7 +134,7 @@ def test_in_nvbench_s_process_our_timer_is_asked_before_and_after_each_of_its_tu
     def call(name: str) -> PreparedCall:
         return PreparedCall(run=lambda: log.append(f"their {name}") or {})
 
-    def ask_us(call: PreparedCall, device: Device, timer: object) -> float:
+    def ask_us(call: PreparedCall, timer: object) -> float:
         log.append("ours")
         return float(len(log))
 
@@ -119,15 +144,15 @@ def test_in_nvbench_s_process_our_timer_is_asked_before_and_after_each_of_its_tu
         "make_timer": lambda *arguments: None,
         "copy_call": lambda device, nbytes: call("copy"),
         "product_call": lambda device, matrix, dtype: call("product"),
-        "burst_ms": ask_us,
-        "rested_and_warm_s": lambda call, device: log.append("rest"),
+        "paced_ms": ask_us,
+        "pause": lambda: log.append("pause"),
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(nvbench, name, fake)
     monkeypatch.setattr(nvbench.gpu, "external_stream", lambda address, index: None)
     monkeypatch.setitem(sys.modules, "cuda.bench", FakeNvbench())
     nvbench.main([str(tmp_path), "0"])
-    turn = ["ours", "rest", "their copy", "ours"]
+    turn = ["ours", "pause", "their copy", "ours"]
     assert log[: 4 * nvbench.ROUNDS] == turn * nvbench.ROUNDS
     assert log[-2:] == ["their product", "ours"]
     theirs, ours = (
