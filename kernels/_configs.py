@@ -41,7 +41,8 @@ class PrefillConfig:
 
 
 @cache
-def _processors(device: torch.device) -> int:
+def processors(device: torch.device) -> int:
+    """Multiprocessors or compute units; 1 for the interpreter's CPU."""
     if device.type != "cuda":
         return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
@@ -53,12 +54,11 @@ def prefill_config(device: torch.device, heads: int, batch: Batch, value_dim: in
     Cutting into n segments walks a sequence twice (with twice the columns the first time), in
     1 / n of the steps each, and adds n steps of a prefix: worth it from three segments on.
     """
-    block_v = min(value_dim, 64)
-    programs = heads * len(batch.lengths) * (value_dim // block_v)
-    chunks = -(-batch.longest // _CHUNK)
-    places = _PROGRAMS_PER_PROCESSOR * _processors(device)
-    segments = min(places // (2 * programs), chunks // _FEWEST_CHUNKS)
     cut = scan_cut(value_dim, amd=torch.version.hip is not None)
+    programs = heads * len(batch.lengths) * (value_dim // cut.block_v)
+    chunks = -(-batch.longest // _CHUNK)
+    places = _PROGRAMS_PER_PROCESSOR * processors(device)
+    segments = min(places // (2 * programs), chunks // _FEWEST_CHUNKS)
     return replace(cut, segment_chunks=-(-chunks // segments) if segments >= 3 else 0)
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 import torch
 import triton
 
+from benchx_kernels._configs import processors
+
 Kernel = Literal["portable", "hopper"]
 MOST_SPLITS = 128
 HEADS_TOGETHER = 16
@@ -106,13 +108,6 @@ def has_e4m3(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 
 
-@cache
-def _processors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 1
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
 def portable_decode(rows: int, *, amd: bool) -> MlaDecodeConfig:
     """The cut of the portable decode kernel; CDNA 3 has 64 KiB of shared memory."""
     if amd:
@@ -147,7 +142,7 @@ def with_splits(
     tiles = max(1, triton.cdiv(shape.longest, config.block_n))
     programs = shape.batch * triton.cdiv(shape.rows, config.block_m)
     partial_bytes = 8 * shape.batch * shape.rows * shape.latent  # fp32, written and read
-    places = _processors(device) * config.resident
+    places = processors(device) * config.resident
     return replace(config, splits=_cheapest_splits(tiles, programs, places, partial_bytes))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -96,7 +97,7 @@ class _Fla:
         return loaded
 
 
-class FlaPrefill(_Fla):
+class FlaPrefill(_Fla, ABC):
     """One of FLA's chunked forward functions, without gradients.
 
     Attributes:
@@ -168,9 +169,9 @@ class FlaPrefill(_Fla):
         }
         return layout | ({"state_v_first": True} if self.state_v_first else {})
 
+    @abstractmethod
     def _options(self, inputs: LinearInputs) -> dict[str, Any]:
         """Arguments of this function alone, made once."""
-        raise NotImplementedError
 
     def _fresh(self, inputs: LinearInputs) -> Callable[[], dict[str, Any]]:
         """Computes, in every call, the arguments that the function's users compute for it."""
