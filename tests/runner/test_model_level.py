@@ -187,7 +187,7 @@ def test_a_model_read_from_a_file_is_measured_reported_and_sized(
     done = run(load(path), vocabulary(), out_dir=tmp_path / "out", progress=Silent())
     written = report([done.path], tmp_path / "report")
     names = [file.name for file in written.files]
-    assert "My-Model-config-json-device-time.png" in names
+    assert "My-Model-config-json-prefill-device-time.png" in names
     assert len(set(names)) == len(names)
     measured = measured_prefill(done.path, "My-Model/config.json")
     assert sorted(measured.seconds) == [32, 64]
