@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from benchx.cli.arguments import OutDir
-from benchx.cli.terminal import stderr
+from benchx.cli.arguments import AsJson, OutDir
+from benchx.cli.terminal import print_json, stderr, stdout
 from benchx.core.errors import UsageError
 
 
@@ -21,18 +21,22 @@ def report(
     baseline: Annotated[
         str | None, typer.Option(metavar="BACKEND", help="Whose speed counts as 1.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write tables and figures of finished runs.
+    """Show the tables of finished runs, and write them with their figures.
 
-    CSV, Markdown, PNG and SVG go to --out, or else into the folder `report` of the run; the
-    paths of the files are printed.
+    CSV, Markdown, PNG and SVG go to --out, or else into the folder `report` of the run.
     """
     from benchx import reporting
 
     if out is None and len(runs) > 1:
         raise UsageError("a report of several runs needs a folder of its own", hint="--out DIR")
-    written = reporting.report(runs, out or runs[0] / "report", baseline=baseline)
-    for path in written.files:
-        print(path)
+    console = None if as_json else stdout()
+    written = reporting.report(runs, out or runs[0] / "report", baseline=baseline, console=console)
+    if console is None:
+        print_json({"report": [str(path) for path in written.files]})
+    else:
+        count = len(written.files)
+        console.print(f"\nreport: {written.folder} ({count} files)", soft_wrap=True)
     for line in written.omissions:
         stderr().print(line)

@@ -47,6 +47,7 @@ def report(
     *,
     baseline: str | None = None,
     sinks: Sequence[str] = FILE_SINKS,
+    console: Console | None = None,
 ) -> ReportFiles:
     """Write points.csv, figures/ and report.md of finished or partial runs.
 
@@ -55,6 +56,7 @@ def report(
         out_dir: Made if needed; files of an earlier report in it are replaced.
         baseline: Backend whose speed counts as 1; None chooses per operator.
         sinks: Names of registered sinks.
+        console: Also prints the tables here, before anything is written.
 
     Raises:
         StoreError: When a run can't be read or the folder can't be written.
@@ -62,6 +64,8 @@ def report(
     """
     chosen = [SINKS.get(name) for name in sinks]
     document = build_document([load_run(path) for path in run_paths], baseline=baseline)
+    if console is not None:
+        SINKS.get(_console.ConsoleSink.name).write(document, Destination(console=console))
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         destination = Destination(folder=out_dir)

@@ -1,7 +1,8 @@
 """From the records of all launches to one row per point: what points.parquet holds.
 
 The unit of replication is the launch: a figure is the median over the launches' own medians, its
-interval a bootstrap over launches. Only a point that was ok in every launch carries figures.
+interval a bootstrap over launches. Only a point that was ok in every launch until now carries
+figures; `launches` says how many there are so far. `store.points.ROW_RULES` counts these rules.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ def outcome_of(records: Sequence[LaunchRecord], launches: int) -> tuple[Outcome,
         first = failed[0]
         what = f"launch {first.launch} was {first.outcome.value}: {first.reason}"
         return Outcome.PARTIAL, f"ok in {ok} of {launches} launches; {what}"
-    if ok < launches:
-        return Outcome.PARTIAL, f"measured in {ok} of {launches} launches until now"
+    if not ok:
+        return Outcome.PARTIAL, f"not measured yet, in none of {launches} launches"
     return Outcome.OK, None
 
 

@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _COUNT_KEY = b"benchx.records"
+_RULES_KEY = b"benchx.row_rules"
+
+ROW_RULES = 2
+"""Which rules rows are derived by (`runner.aggregate`): raised with every change of these, so that
+a reader derives the rows of an older file anew instead of mixing two meanings."""
 
 
 @dataclass(frozen=True)
 class PointTable:
-    """Rows, and how many records they were derived from."""
+    """Rows, how many records they were derived from, and by which rules."""
 
     rows: tuple[Row, ...]
     records: int
+    rules: int = ROW_RULES
 
 
 def write_points(path: Path, table: PointTable) -> None:
@@ -37,7 +43,10 @@ def write_points(path: Path, table: PointTable) -> None:
 
     names = list(dict.fromkeys(name for row in table.rows for name in row))
     columns = {name: _column([row.get(name) for row in table.rows]) for name in names}
-    data = pa.table(columns).replace_schema_metadata({_COUNT_KEY: str(table.records).encode()})
+    facts = {_COUNT_KEY: table.records, _RULES_KEY: table.rules}
+    data = pa.table(columns).replace_schema_metadata(
+        {key: str(number).encode() for key, number in facts.items()}
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(data, sink, compression="zstd")
     write_atomic(path, sink.getvalue().to_pybytes())
@@ -57,8 +66,9 @@ def read_points(path: Path) -> PointTable:
             data = pq.read_table(path)
     except pa.ArrowInvalid as error:
         raise StoreError(f"{path} is not a readable Parquet file: {error}") from error
-    count = (data.schema.metadata or {}).get(_COUNT_KEY, b"0")
-    return PointTable(tuple(data.to_pylist()), int(count))
+    facts = data.schema.metadata or {}
+    records, rules = (int(facts.get(key, b"0")) for key in (_COUNT_KEY, _RULES_KEY))
+    return PointTable(tuple(data.to_pylist()), records, rules)
 
 
 def _column(values: Sequence[Any]) -> pa.Array:

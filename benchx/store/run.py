@@ -15,7 +15,7 @@ from benchx.store.journal import Entries, read_entries
 from benchx.store.launches import LaunchInfo, latest
 from benchx.store.meta import RunMeta, read_meta
 from benchx.store.migrations import Document, Kind, migrate
-from benchx.store.points import PointTable, Row, read_points
+from benchx.store.points import ROW_RULES, PointTable, Row, read_points
 from benchx.store.samples import SampleFolder, SampleKey, Samples
 
 RECORDS_FILE = "records.jsonl"
@@ -46,7 +46,8 @@ class Run:
 
     Attributes:
         rows: One mapping per point, from points.parquet.
-        rows_current: Whether `rows` follow from all of `records` (false after a hard kill).
+        rows_current: Whether `rows` follow from all of `records` by the present rules (false after
+            a hard kill, and for the runs of an older version).
         notes: What a reader must know about the state of the files.
     """
 
@@ -90,14 +91,14 @@ def read_run(path: Path) -> Run:
     records = _parse(path / RECORDS_FILE, record_lines, "record", LaunchRecord.from_json)
     _check(path / RECORDS_FILE, meta, records)
     points = path / POINTS_FILE
-    table = read_points(points) if points.is_file() else PointTable((), 0)
+    table = read_points(points) if points.is_file() else PointTable((), -1)
     return Run(
         path=path,
         meta=meta,
         launches=latest(_parse(path / LAUNCHES_FILE, launch_lines, "launch", LaunchInfo.from_json)),
         records=records,
         rows=table.rows,
-        rows_current=points.is_file() and table.records == len(records),
+        rows_current=(table.records, table.rules) == (len(records), ROW_RULES),
         notes=_torn_notes({RECORDS_FILE: record_lines, LAUNCHES_FILE: launch_lines}),
     )
 

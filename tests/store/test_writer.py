@@ -11,6 +11,8 @@ from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
 from benchx.store import LaunchInfo, RunMeta, RunStatus, RunWriter, read_run
+from benchx.store.points import ROW_RULES, PointTable, write_points
+from benchx.store.run import POINTS_FILE
 
 Build = Callable[..., LaunchRecord]
 
@@ -251,6 +253,18 @@ def test_rows_older_than_the_records_are_told_apart(
         writer.append(record(0))
         writer.write_points([{"op": "copy"}])
         writer.append(record(1))
+    assert not read_run(writer.path).rows_current
+
+
+def test_rows_derived_by_older_rules_are_told_apart(
+    tmp_path: Path, meta: RunMeta, record: Build
+) -> None:
+    with RunWriter.create(tmp_path, meta) as writer:
+        writer.append(record(0))
+        rows = ({"op": "copy"},)
+        write_points(writer.path / POINTS_FILE, PointTable(rows, 1))
+        assert read_run(writer.path).rows_current
+        write_points(writer.path / POINTS_FILE, PointTable(rows, 1, rules=ROW_RULES - 1))
     assert not read_run(writer.path).rows_current
 
 

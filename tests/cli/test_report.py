@@ -1,0 +1,30 @@
+"""`benchx report` shows the tables of a run and writes them with their figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RUN = Path(__file__).parents[2] / "results" / "h200-mla-prefill"
+"""A run that is part of the repository."""
+
+Command = Callable[..., Any]
+
+
+def test_the_tables_are_shown_and_the_folder_of_the_files_is_named(
+    benchx: Command, tmp_path: Path
+) -> None:
+    result = benchx("report", str(RUN), "--out", str(tmp_path))
+    assert result.code == 0
+    assert "MLA prefill" in result.out
+    assert f"report: {tmp_path} (" in result.out.splitlines()[-1]
+    assert (tmp_path / "report.md").is_file()
+
+
+def test_a_script_gets_the_files_and_nothing_else(benchx: Command, tmp_path: Path) -> None:
+    result = benchx("report", str(RUN), "--out", str(tmp_path), "--json")
+    files = json.loads(result.out)["report"]
+    assert {Path(file).name for file in files} >= {"points.csv", "report.md"}
+    assert all(Path(file).is_file() for file in files)
