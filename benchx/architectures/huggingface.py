@@ -90,6 +90,16 @@ class Config:
             raise self.wrong(f"{self.prefix}{name} is {value!r}; expected a list of layer numbers")
         return tuple(value)
 
+    def words(self, name: str, known: Sequence[str]) -> tuple[str, ...]:
+        """One of the known words for each layer; required."""
+        value, layers = self.data.get(name), self.size("num_hidden_layers")
+        listed = value if isinstance(value, list) else []
+        if len(listed) != layers or not all(word in known for word in listed):
+            raise self.wrong(
+                f"{self.prefix}{name} is {value!r}; expected {layers} of {', '.join(known)}"
+            )
+        return tuple(listed)
+
     def part(self, name: str) -> Config:
         """A nested mapping; required."""
         value = self.data.get(name)
@@ -169,11 +179,30 @@ def _attention(config: Config, kind: str) -> dict[str, Any]:
     if kind == "gqa":
         return {"gqa": _gqa(config)}
     found: dict[str, Any] = {"mla": _mla(config)}
-    if kind == "hybrid":
+    if kind == "hybrid" and "linear_attn_config" not in config.data:
+        found |= _hybrid_by_layer_types(config)
+    elif kind == "hybrid":
         linear = config.part("linear_attn_config")
         found |= {"full_attention": linear.layers("full_attn_layers"), "kda": _kda(linear)}
         _check_pattern(linear, config.size("num_hidden_layers"))
     return found
+
+
+def _hybrid_by_layer_types(config: Config) -> dict[str, Any]:
+    """The form in which transformers (5.x) itself writes Kimi Linear's config."""
+    kinds = config.words("layer_types", ("linear_attention", "full_attention"))
+    width = config.size("linear_head_dim")
+    return {
+        "full_attention": tuple(
+            layer for layer, kind in enumerate(kinds, start=1) if kind == "full_attention"
+        ),
+        "kda": {
+            "heads": config.size("linear_num_heads"),
+            "head_dim": width,
+            "value_dim": width,
+            "conv": config.size("linear_conv_kernel_dim"),
+        },
+    }
 
 
 def _check_pattern(linear: Config, layers: int) -> None:
@@ -243,5 +272,15 @@ def _mlp(config: Config) -> dict[str, Any]:
     latent = config.optional_size("routed_expert_hidden_size")
     if latent is not None:
         moe["latent"] = latent
-    first = config.optional_size("first_k_dense_replace") or 0
+    first = _dense_at_the_start(config)
     return {"dense_layers": first, "dense_intermediate": dense if first else None, "moe": moe}
+
+
+def _dense_at_the_start(config: Config) -> int:
+    if "mlp_layer_types" not in config.data:
+        return config.optional_size("first_k_dense_replace") or 0
+    kinds = config.words("mlp_layer_types", ("dense", "sparse"))
+    first = kinds.count("dense")
+    if "dense" in kinds[first:]:
+        raise config.wrong(f"{config.prefix}mlp_layer_types: dense layers that are not the first")
+    return first

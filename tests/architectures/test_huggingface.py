@@ -93,6 +93,35 @@ def test_a_folder_stands_for_the_config_in_it(read: Read, tmp_path: Path) -> Non
     assert load_architecture(str(tmp_path)).hidden == 8192
 
 
+NATIVE: dict[str, Any] = {
+    "model_type": "kimi_linear", "hidden_size": 128, "vocab_size": 4096, "num_hidden_layers": 4,
+    "model_max_length": 32768, "intermediate_size": 256, "num_attention_heads": 4,
+    "q_lora_rank": None, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+    "v_head_dim": 32, "linear_num_heads": 4, "linear_head_dim": 32, "linear_conv_kernel_dim": 4,
+    "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+    "mlp_layer_types": ["dense"] + ["sparse"] * 3, "num_experts": 8, "num_experts_per_token": 2,
+    "num_shared_experts": 1, "moe_intermediate_size": 64, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_the_form_in_which_transformers_writes_kimi_linear_is_read(read: Read) -> None:
+    arch = read(NATIVE)
+    assert arch.kinds == ("kda", "kda", "kda", "mla")
+    assert arch.kda is not None
+    assert (arch.kda.heads, arch.kda.head_dim, arch.kda.conv) == (4, 32, 4)
+    assert arch.is_moe == (False, True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("layer_types", ["full_attention"] * 3), ("mlp_layer_types", ["sparse", "dense"] * 2)],
+)
+def test_layer_kinds_that_do_not_fit_are_refused_by_name(
+    refusal: Callable[[object], str], key: str, value: object
+) -> None:
+    assert key in refusal(NATIVE | {key: value})
+
+
 def test_experts_are_sized_by_their_latent_width(read: Read) -> None:
     latent = parameters(read(K3_TEXT)).routed
     text = {key: value for key, value in K3_TEXT.items() if key != "routed_expert_hidden_size"}
