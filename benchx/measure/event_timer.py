@@ -1,4 +1,4 @@
-"""CUDA or HIP events around each call, many calls in flight: the default on a GPU."""
+"""CUDA or HIP events around each call, many calls in flight; with a spin, the GPU's default."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from benchx.core.call import PreparedCall
 from benchx.core.errors import RunFailed
 from benchx.measure.sampling import Timer
 from benchx.measure.stopping import Stop, StoppingRule
+from benchx.stats.summary import median
 
 _BATCH_S = 0.05
 """A batch lasts about this long: many turns per point, and the host waits seldom."""
@@ -30,7 +31,8 @@ class Measured:
     Attributes:
         samples: `device_time_ms`, `host_time_ms` and `call_time_ms` -> samples.
         stop: Why sampling ended.
-        notes: Sorted; `host_bound` when over 10 % of the samples may hold launch gaps.
+        notes: Sorted; `host_bound` when over 10 % of the samples may hold launch gaps,
+            `slow_submission` when they hold none but the host takes longer than the device.
         elapsed_s: Time spent on this entry, flushes and resets included.
     """
 
@@ -97,6 +99,8 @@ class _Entry:
         notes = set(self.notes)
         if self.late > _LATE_SHARE * len(self.device_ms):
             notes.add("host_bound")
+        elif median(self.host_ms) > median(self.device_ms):
+            notes.add("slow_submission")
         samples = {
             "device_time_ms": tuple(self.device_ms),
             "host_time_ms": tuple(self.host_ms),

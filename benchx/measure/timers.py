@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchx.core.device import Device
 from benchx.core.errors import UsageError, nearest_word
+from benchx.measure import gpu
 from benchx.measure.cache import ColdCache
 from benchx.measure.cpu_timer import CpuTimer
 from benchx.measure.event_timer import EventTimer
@@ -13,7 +14,7 @@ from benchx.measure.sampling import SampleBatch, Timer, TimerUnsupported
 __all__ = ["TIMERS", "SampleBatch", "Timer", "TimerUnsupported", "make_timer"]
 
 TIMERS = {
-    "auto": "events on a GPU, cpu otherwise",
+    "auto": "events_spin on a GPU (events where torch can't spin), cpu otherwise",
     "events": "device events around each call, queued as a user would",
     "events_spin": "events, with the device kept busy until the call is fully queued",
     "graph": "many calls in one graph over rotating copies",
@@ -42,7 +43,7 @@ def make_timer(
         tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(TIMERS)}"
         raise UsageError(f"unknown timer {timer!r}{tail}")
     if timer == "auto":
-        timer = "events" if device.is_gpu else "cpu"
+        timer = _automatic(device)
     if (timer == "cpu") == device.is_gpu:
         fitting = "events, events_spin or graph" if device.is_gpu else "cpu"
         raise UsageError(f"timer {timer!r} can't time work on {device.name}; use {fitting}")
@@ -51,3 +52,14 @@ def make_timer(
     if timer == "graph":
         return GraphTimer(device, cache, copy_bytes=copy_bytes)
     return EventTimer(device, cache, spin=timer == "events_spin")
+
+
+def _automatic(device: Device) -> str:
+    """What `auto` stands for.
+
+    On a GPU the time of the kernels themselves: launch gaps depend on the host's mood and on how
+    a call is bound to Python, and `call_time_ms` and `host_time_ms` tell of these.
+    """
+    if not device.is_gpu:
+        return "cpu"
+    return "events_spin" if gpu.can_spin() else "events"

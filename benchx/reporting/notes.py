@@ -9,6 +9,10 @@ _MEANINGS: Mapping[str, str] = {
         "the host was late in submitting over a tenth of the calls; "
         "the device time may hold gaps that a busier queue would hide"
     ),
+    "slow_submission": (
+        "submitting a call takes the host longer than the device needs for it; "
+        "called one by one from Python it takes call_time_ms"
+    ),
     "warm_l2": "the caches could not be displaced before each call; a cold call takes longer",
     "inner_repetitions": "one sample is the mean of several calls, each too short for the clock",
     "near_timer_resolution": "the call is so short that the clock's own step shows",

@@ -97,7 +97,9 @@ class MeasureSettings(Settings):
     Attributes:
         launches: Passes over the plan, each in a fresh worker process.
         cache: `cold` displaces the last-level cache before every sample.
-        timer: `events`, `graph` (CUDA graph), `cpu`, or `auto`: events on a GPU, else cpu.
+        timer: `events_spin` (device events, the device kept busy until a call is fully queued),
+            `events` (the same without), `graph` (CUDA graph), `cpu`, or `auto`: events_spin on a
+            GPU, else cpu.
         target_error: Half-width of the interval of the median, as a share of it, that is enough.
         min_samples: Samples taken before sampling may end.
         max_samples: Samples after which it ends.
@@ -110,7 +112,7 @@ class MeasureSettings(Settings):
 
     launches: Annotated[int, Field(ge=1, le=1000)] = 3
     cache: Literal["cold", "warm"] = "cold"
-    timer: Literal["auto", "events", "graph", "cpu"] = "auto"
+    timer: Literal["auto", "events_spin", "events", "graph", "cpu"] = "auto"
     target_error: OpenShare = 0.005
     min_samples: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     max_samples: Annotated[int, Field(ge=1, le=1_000_000)] = 1000

@@ -42,6 +42,7 @@ class FakeTimer:
     clock: FakeClock
     times_ms: dict[int, list[float]]
     late: int = 0
+    host_share: float = 1.0
     notes: tuple[str, ...] = ()
     synchronous: bool = False
     name: str = "fake"
@@ -55,7 +56,10 @@ class FakeTimer:
         self.turns.append((key, count))
         self.clock.now_ns += round(sum(times) * 1e6)
         return SampleBatch(
-            device_time_ms=times, host_time_ms=times, late=self.late * count, notes=self.notes
+            device_time_ms=times,
+            host_time_ms=tuple(time * self.host_share for time in times),
+            late=self.late * count,
+            notes=self.notes,
         )
 
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:

@@ -108,6 +108,16 @@ def test_samples_that_may_hold_launch_gaps_make_the_entry_host_bound(
     assert measured["a"].notes == ("host_bound", "warm_l2")
 
 
+@pytest.mark.parametrize(("host_share", "notes"), [(1.5, ("slow_submission",)), (0.5, ())])
+def test_a_host_slower_than_the_device_is_said_also_without_launch_gaps(
+    fake_timer: MakeTimer, clock: Clock, host_share: float, notes: tuple[str, ...]
+) -> None:
+    entries = _entries("a")
+    timer = fake_timer(_scripts(entries, {"a": [1.0]}), host_share=host_share)
+    measured = measure_interleaved(entries, timer=timer, rule=RULE, seed=0, clock_s=clock.s)
+    assert measured["a"].notes == notes
+
+
 def test_call_time_is_sampled_beside_device_time(fake_timer: MakeTimer, clock: Clock) -> None:
     entries = _entries("a")
     timer = fake_timer(_scripts(entries, {"a": [1.0, 2.0]}))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Protocol, get_args, get_type_hints
 
 import pytest
 
@@ -12,7 +13,8 @@ from benchx.core.device import Device
 from benchx.core.errors import UsageError
 from benchx.measure.cpu_timer import CpuTimer
 from benchx.measure.graph_timer import unrolled_calls
-from benchx.measure.timers import make_timer
+from benchx.measure.timers import TIMERS, make_timer
+from benchx.scenario.schema import MeasureSettings
 
 
 class Clock(Protocol):
@@ -43,9 +45,27 @@ def _logging_call(log: list[str], name: str = "") -> PreparedCall:
     return PreparedCall(run=run, reset=lambda: log.append(f"reset{name}"))
 
 
+def _named(*_: object, spin: bool, **__: object) -> SimpleNamespace:
+    """Stands in for EventTimer, which needs a GPU."""
+    return SimpleNamespace(name="events_spin" if spin else "events")
+
+
 def test_auto_on_a_cpu_is_the_cpu_clock(cpu: Device) -> None:
     timer = make_timer("auto", cpu, None)
     assert (timer.name, timer.synchronous) == ("cpu", True)
+
+
+def test_auto_on_a_gpu_leaves_launch_gaps_out_where_torch_can_spin(
+    gpu_like: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for can_spin, name in ((True, "events_spin"), (False, "events")):
+        monkeypatch.setattr("benchx.measure.gpu.can_spin", lambda can=can_spin: can)
+        monkeypatch.setattr("benchx.measure.timers.EventTimer", _named)
+        assert make_timer("auto", gpu_like, None).name == name
+
+
+def test_a_scenario_may_name_every_timer() -> None:
+    assert set(get_args(get_type_hints(MeasureSettings)["timer"])) == set(TIMERS)
 
 
 @pytest.mark.parametrize("name", ["events", "events_spin", "graph"])
