@@ -69,7 +69,11 @@ class GqaShape:
 
 @dataclass(frozen=True, kw_only=True)
 class MoeShape:
-    """Mixture of experts: E, experts a token goes to, shared experts, m, l (None: d)."""
+    """Mixture of experts: E, experts a token goes to, shared experts, m, l (None: d).
+
+    The experts of a token are the best of the best `top_groups` of `groups` equal groups, and
+    their weights add up to `scale`.
+    """
 
     experts: int
     top_k: int
@@ -77,6 +81,18 @@ class MoeShape:
     intermediate: int
     latent: int | None
     latent_norm: bool
+    router: Literal["sigmoid", "softmax"] = "sigmoid"
+    scale: float = 1.0
+    groups: int = 1
+    top_groups: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SituShape:
+    """Bounds of SiTU's two factors (arXiv 2607.24653)."""
+
+    beta: float
+    linear_beta: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +106,8 @@ class StackShape:
         is_moe: Whether the MLP of each layer is `moe`; else dense.
         dense_intermediate: Width of a dense MLP, if a layer has one.
         tied: Whether the output head is the embedding.
+        situ: Activation of the MLPs; None: SiLU.
+        residual_block: Layers of a block of attention residuals; None: a plain sum.
     """
 
     hidden: int
@@ -102,3 +120,5 @@ class StackShape:
     moe: MoeShape | None
     dense_intermediate: int | None
     tied: bool
+    situ: SituShape | None = None
+    residual_block: int | None = None

@@ -17,12 +17,13 @@ from .model_attention import Attention
 from .model_cache import KdaCache, RowCache, StackCache
 from .model_mixers import GqaMixer, KdaMixer, MlaMixer, Step
 from .model_mlp import DenseMlp, MoeMlp
+from .model_residual import Reading, Stream, new_stream
 from .model_shapes import Mixer, StackShape
 from .model_weights import Draw, linear, rms_norm
 
 
 class Layer:
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """Adds attention(norm(x)) to the stream, then mlp(norm(x)); x is what it reads of it."""
 
     def __init__(self, shape: StackShape, index: int, draw: Draw) -> None:
         self.index = index
@@ -30,21 +31,24 @@ class Layer:
         self.mlp: DenseMlp | MoeMlp
         if shape.is_moe[index]:
             assert shape.moe is not None
-            self.mlp = MoeMlp(shape.moe, shape.hidden, draw)
+            self.mlp = MoeMlp(shape.moe, shape.hidden, draw, shape.situ)
         else:
             assert shape.dense_intermediate is not None
-            self.mlp = DenseMlp(shape.dense_intermediate, shape.hidden, draw)
+            self.mlp = DenseMlp(shape.dense_intermediate, shape.hidden, draw, shape.situ)
         self.before_mixer = draw.ones(shape.hidden)
         self.before_mlp = draw.ones(shape.hidden)
+        self.of_mixer = Reading.drawn(shape, draw)
+        self.of_mlp = Reading.drawn(shape, draw)
 
     def __call__(
-        self, x: Tensor, cache: KdaCache | RowCache, step: Step, attention: Attention
-    ) -> Tensor:
-        """[B, S, d] from [B, S, d]."""
-        normed = rms_norm(x, self.before_mixer)
-        x = x + self.mixer(normed, cache, step, attention, self.index)  # type: ignore[arg-type]
-        mixed = self.mlp(rms_norm(x, self.before_mlp).flatten(0, 1))
-        return x + mixed.view(x.shape)
+        self, stream: Stream, cache: KdaCache | RowCache, step: Step, attention: Attention
+    ) -> None:
+        """Moves `stream` and `cache` on."""
+        stream.enter(self.index)
+        normed = rms_norm(stream.read(self.of_mixer), self.before_mixer)
+        stream.add(self.mixer(normed, cache, step, attention, self.index))  # type: ignore[arg-type]
+        normed = rms_norm(stream.read(self.of_mlp), self.before_mlp)
+        stream.add(self.mlp(normed.flatten(0, 1)).view(normed.shape))
 
 
 class Stack:
@@ -64,6 +68,7 @@ class Stack:
         self.shape, self.dtype, self.device = shape, dtype, device
         self.embedding = draw.embedding(shape.vocab, shape.hidden)
         self.layers = [Layer(shape, index, draw) for index in range(len(shape.mixers))]
+        self.of_output = Reading.drawn(shape, draw)
         self.norm = draw.ones(shape.hidden)
         self.head = None if shape.tied else draw.matrix(shape.vocab, shape.hidden)
 
@@ -111,11 +116,11 @@ class Stack:
         step = Step(cache.tokens, cache.tokens + tokens.shape[1], decode)
         if step.end > cache.capacity:
             raise ValueError(f"{step.end} tokens do not fit a cache of {cache.capacity}")
-        x = self.embedding[tokens].to(dtype or self.dtype)
+        stream = new_stream(self.embedding[tokens].to(dtype or self.dtype), self.shape)
         for layer, held in zip(self.layers, cache.layers, strict=True):
-            x = layer(x, held, step, attention)
+            layer(stream, held, step, attention)
         cache.tokens = step.end
-        last = rms_norm(x[:, -1], self.norm)
+        last = rms_norm(stream.read(self.of_output, last=True)[:, -1], self.norm)
         return linear(last, self.embedding if self.head is None else self.head)
 
     def prefill(
@@ -155,5 +160,5 @@ def _tensors(owner: object) -> Iterator[Tensor]:
         elif isinstance(value, list):
             for item in value:
                 yield from _tensors(item)
-        elif isinstance(value, KdaMixer | MlaMixer | GqaMixer | DenseMlp | MoeMlp):
+        elif isinstance(value, KdaMixer | MlaMixer | GqaMixer | DenseMlp | MoeMlp | Reading):
             yield from _tensors(value)

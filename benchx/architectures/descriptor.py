@@ -91,6 +91,11 @@ class Moe(Settings):
         intermediate: m, of routed and shared experts.
         latent: l, width that the routed experts work at (LatentMoE, arXiv 2601.18089); None: d.
         latent_norm: Whether the sum of the experts is normalised before it is widened again.
+        router: Form of the scores; `sigmoid` comes with a bias that the choice, but not the
+            weights, depends on.
+        scale: Factor on the renormalised weights of the chosen experts.
+        groups, top_groups: Experts are chosen from the best `top_groups` of `groups` equal groups
+            (arXiv 2412.19437, section 2.1.2).
     """
 
     experts: Size
@@ -99,12 +104,38 @@ class Moe(Settings):
     intermediate: Size
     latent: Size | None = None
     latent_norm: bool = False
+    router: Literal["sigmoid", "softmax"] = "sigmoid"
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    groups: Size = 1
+    top_groups: Size = 1
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
         if self.top_k > self.experts:
             raise UnitError(f"top_k {self.top_k}", f"at most experts ({self.experts})")
+        if self.experts % self.groups or (self.groups > 1 and self.experts < 2 * self.groups):
+            raise UnitError(f"groups {self.groups}", f"equal parts of {self.experts} experts, >= 2")
+        reachable = self.experts // self.groups * min(self.top_groups, self.groups)
+        if self.top_groups > self.groups or self.top_k > reachable:
+            raise UnitError(
+                f"top_groups {self.top_groups}",
+                f"at most groups ({self.groups}), with top_k ({self.top_k}) experts in them",
+            )
         return self
+
+
+class Situ(Settings):
+    """SiTU in the place of SiLU: both factors of the gated product are bounded.
+
+    `[b tanh(g / b) sigmoid(g)] x [c tanh(u / c)]` (arXiv 2607.24653).
+
+    Attributes:
+        beta: b.
+        linear_beta: c.
+    """
+
+    beta: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    linear_beta: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Checkpoint(Settings):
@@ -135,6 +166,9 @@ class Architecture(Settings):
         dense_layers: Layers at the start whose MLP is dense; all of them without `moe`.
         dense_intermediate: Width of a dense MLP; None when no layer has one.
         moe: The other layers' MLP.
+        situ: Activation of all MLPs; None: SiLU.
+        residual_block: Layers of a block of attention residuals (arXiv 2603.15031): each layer
+            reads a weighted mix of the blocks before; None: the plain sum.
         checkpoint: Precision of the published weights.
     """
 
@@ -156,6 +190,8 @@ class Architecture(Settings):
     dense_layers: Count = 0
     dense_intermediate: Size | None = None
     moe: Moe | None = None
+    situ: Situ | None = None
+    residual_block: Size | None = None
     checkpoint: Checkpoint = Checkpoint()
 
     @model_validator(mode="after")

@@ -34,6 +34,11 @@ QK_NORM = ("qwen3", "qwen3_moe")
 """Whose q and k are normalised a head: the config does not say so."""
 
 
+ROUTER_KEYS = ("scoring_func", "moe_router_activation_func")
+SOFTMAX_ROUTERS = ("deepseek_v2", "qwen3_moe")
+"""Whose router's scores are a softmax where the config does not name their form."""
+
+
 class ConfigError(BenchxError):
     """A config.json that does not describe a model that is understood.
 
@@ -82,6 +87,26 @@ class Config:
         if not isinstance(value, bool):
             raise self.wrong(f"{self.prefix}{name} is {value!r}; expected true or false")
         return value
+
+    def number(self, name: str, absent: float) -> float:
+        """A number above 0."""
+        value = self.data.get(name)
+        if value is None:
+            return absent
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise self.wrong(f"{self.prefix}{name} is {value!r}; expected a number above 0")
+        return float(value)
+
+    def word(self, choices: Sequence[str], absent: str, *names: str) -> str:
+        """One of `choices` under one of several names."""
+        for name in names:
+            value = self.data.get(name)
+            if value is not None and value not in choices:
+                known = " or ".join(choices)
+                raise self.wrong(f"{self.prefix}{name} is {value!r}; expected {known}")
+            if value is not None:
+                return str(value)
+        return absent
 
     def layers(self, name: str) -> tuple[int, ...]:
         """A list of layer numbers; required."""
@@ -172,7 +197,23 @@ def _frame(config: Config, path: Path) -> dict[str, Any]:
         "max_context": config.optional_size("max_position_embeddings")
         or config.size("model_max_length"),
         "tied_embeddings": config.flag("tie_word_embeddings"),
+        "residual_block": config.optional_size("attn_res_block_size"),
+        "situ": _situ(config),
     }
+
+
+def _situ(config: Config) -> dict[str, float] | None:
+    if config.word(("silu", "situ"), "silu", "hidden_act") == "silu":
+        return None
+    names = {"beta": "activation_situ_beta", "linear_beta": "activation_situ_linear_beta"}
+    for name in names.values():
+        if config.data.get(name) is None:
+            raise config.wrong(f"{config.prefix}{name} is missing; hidden_act 'situ' needs it")
+    return {key: config.number(name, 1.0) for key, name in names.items()}
+
+
+def _usual_router(config: Config) -> str:
+    return "softmax" if config.data.get("model_type") in SOFTMAX_ROUTERS else "sigmoid"
 
 
 def _attention(config: Config, kind: str) -> dict[str, Any]:
@@ -268,6 +309,10 @@ def _mlp(config: Config) -> dict[str, Any]:
         "shared": config.optional_size("num_shared_experts", "n_shared_experts") or 0,
         "intermediate": config.size("moe_intermediate_size"),
         "latent_norm": config.flag("latent_moe_use_norm"),
+        "router": config.word(("sigmoid", "softmax"), _usual_router(config), *ROUTER_KEYS),
+        "scale": config.number("routed_scaling_factor", 1.0),
+        "groups": config.optional_size("n_group", "num_expert_group") or 1,
+        "top_groups": config.optional_size("topk_group") or 1,
     }
     latent = config.optional_size("routed_expert_hidden_size")
     if latent is not None:

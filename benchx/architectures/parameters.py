@@ -83,7 +83,10 @@ def parameters(arch: Architecture) -> Parameters:
         routed = moe_layers * arch.moe.experts * expert
         active = moe_layers * arch.moe.top_k * expert
         dense += moe_layers * _moe_resident(arch.moe, arch.hidden)
-    norms = (2 * arch.layers + 1) * arch.hidden
+    readings = 2 * arch.layers + 1
+    norms = readings * arch.hidden
+    if arch.residual_block is not None:
+        norms += 2 * readings * arch.hidden  # a query and a norm for each reading of the stream
     return Parameters(
         embedding=arch.vocab * arch.hidden,
         head=0 if arch.tied_embeddings else arch.vocab * arch.hidden,
@@ -112,8 +115,9 @@ def attention_parameters(arch: Architecture, kind: LayerKind) -> int:
 
 
 def _moe_resident(moe: Moe, hidden: int) -> int:
-    """What every token meets: router and its bias, shared experts, latent projections."""
-    found = moe.experts * (hidden + 1) + moe.shared * 3 * hidden * moe.intermediate
+    """What every token meets: router (with its bias), shared experts, latent projections."""
+    found = moe.experts * (hidden + (moe.router == "sigmoid"))
+    found += moe.shared * 3 * hidden * moe.intermediate
     if moe.latent is not None:
         found += 2 * hidden * moe.latent + (moe.latent if moe.latent_norm else 0)
     return found

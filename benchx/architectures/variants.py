@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchx.architectures.descriptor import Architecture
+from benchx.architectures.descriptor import Architecture, Moe
 from benchx.core.errors import UsageError
 
 PATTERNS = ("own", "all_mla", "all_kda")
@@ -78,15 +78,21 @@ def shrunk(arch: Architecture, divisor: int) -> Architecture:
         update = {"kv_heads": kv_heads, "heads": kv_heads * groups}
         change["gqa"] = arch.gqa.model_copy(update=update)
     if arch.moe is not None:
-        latent = arch.moe.latent
+        latent, moe = arch.moe.latent, arch.moe
         change["moe"] = arch.moe.model_copy(
             update={
-                "experts": max(arch.moe.top_k, arch.moe.experts // divisor),
+                "experts": _experts(moe, moe.experts // divisor),
                 "intermediate": width(arch.moe.intermediate),
                 "latent": None if latent is None else width(latent),
             }
         )
     return _changed(arch, change)
+
+
+def _experts(moe: Moe, wanted: int) -> int:
+    """The least number from `wanted` on that a token finds `top_k` of in the groups it may use."""
+    a_group = max(-(-wanted // moe.groups), -(-moe.top_k // moe.top_groups))
+    return moe.groups * max(a_group, 1 if moe.groups == 1 else 2)
 
 
 def variant(arch: Architecture, *, layers: int, pattern: str, shrink: int) -> Architecture:

@@ -99,6 +99,8 @@ def stack_shape(arch: Architecture) -> StackShape:
         mla=None if mla is None else shapes.MlaShape(**mla.model_dump()),
         gqa=None if gqa is None else shapes.GqaShape(**gqa.model_dump()),
         moe=None if moe is None else shapes.MoeShape(**moe.model_dump()),
+        situ=None if arch.situ is None else shapes.SituShape(**arch.situ.model_dump()),
+        residual_block=arch.residual_block,
         dense_intermediate=arch.dense_intermediate,
         tied=arch.tied_embeddings,
     )

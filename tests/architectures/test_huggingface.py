@@ -21,7 +21,10 @@ K3_TEXT: dict[str, Any] = {
     "qk_rope_head_dim": 64, "v_head_dim": 128, "mla_use_nope": True, "mla_use_output_gate": True,
     "num_experts": 896, "num_experts_per_token": 16, "num_shared_experts": 2,
     "routed_expert_hidden_size": 3584, "moe_intermediate_size": 3072, "latent_moe_use_norm": True,
-    "first_k_dense_replace": 1, "tie_word_embeddings": False,
+    "first_k_dense_replace": 1, "tie_word_embeddings": False, "attn_res_block_size": 12,
+    "hidden_act": "situ", "activation_situ_beta": 4.0, "activation_situ_linear_beta": 25.0,
+    "moe_router_activation_func": "sigmoid", "num_expert_group": 1, "topk_group": 1,
+    "routed_scaling_factor": 1.0,
     "linear_attn_config": {
         "num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0,
         "use_full_rank_gate": True, "full_attn_layers": K3_FULL,
@@ -40,6 +43,7 @@ DEEPSEEK: dict[str, Any] = {
     "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
     "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1,
     "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "tie_word_embeddings": False,
+    "scoring_func": "sigmoid", "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5,
 }  # fmt: skip
 QWEN: dict[str, Any] = {
     "model_type": "qwen3_moe", "hidden_size": 4096, "vocab_size": 151936, "num_hidden_layers": 94,
@@ -173,6 +177,8 @@ def test_an_unknown_architecture_is_named_with_the_nearest(
         ({"use_sliding_window": True}, "use_sliding_window is set"),
         ({"hidden_size": 2**50}, "at most"),
         ({"num_hidden_layers": 0}, "at least 1"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'; expected silu or situ"),
+        ({"hidden_act": "situ"}, "activation_situ_beta is missing"),
     ],
 )
 def test_a_value_that_can_not_be_is_refused(
@@ -189,6 +195,22 @@ def test_layers_named_twice_or_not_at_all_are_refused(refusal: Callable[[object]
 
 def test_more_experts_chosen_than_there_are_is_refused(refusal: Callable[[object], str]) -> None:
     assert "at most experts (256)" in refusal(DEEPSEEK | {"num_experts_per_tok": 300})
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"n_group": 3}, "equal parts of 256 experts"),
+        ({"topk_group": 9}, "at most groups (8)"),
+        ({"n_group": 128, "topk_group": 1}, "with top_k (8) experts in them"),
+        ({"scoring_func": "tanh"}, "scoring_func is 'tanh'; expected sigmoid or softmax"),
+        ({"routed_scaling_factor": -1}, "expected a number above 0"),
+    ],
+)
+def test_a_router_that_can_not_be_is_refused(
+    refusal: Callable[[object], str], change: dict[str, Any], expected: str
+) -> None:
+    assert expected in refusal(DEEPSEEK | change)
 
 
 def test_attention_that_is_not_modelled_is_refused(refusal: Callable[[object], str]) -> None:

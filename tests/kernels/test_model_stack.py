@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -10,8 +11,16 @@ from torch import Tensor
 
 from benchx_kernels.model_attention import TorchAttention
 from benchx_kernels.model_cache import KdaCache, RowCache, StackCache
-from benchx_kernels.model_mlp import MoeMlp, grouped
-from benchx_kernels.model_shapes import GqaShape, KdaShape, MlaShape, MoeShape, StackShape
+from benchx_kernels.model_mlp import MoeMlp, gated, grouped
+from benchx_kernels.model_residual import BlockStream, Reading, SumStream
+from benchx_kernels.model_shapes import (
+    GqaShape,
+    KdaShape,
+    MlaShape,
+    MoeShape,
+    SituShape,
+    StackShape,
+)
 from benchx_kernels.model_stack import Stack
 from benchx_kernels.model_weights import Draw
 from benchx_kernels.short_conv import short_conv
@@ -37,12 +46,16 @@ SHAPES = {
         kda=replace(KDA, gate="bounded", full_rank_gate=True),
         mla=replace(MLA, q_lora=24, output_gate=True),
         moe=replace(MOE, latent=32, latent_norm=True, shared=2),
+        situ=SituShape(beta=4.0, linear_beta=25.0),
+        residual_block=2,
     ),
     "mla with positions": replace(
-        HYBRID, mixers=("mla", "mla", "mla"), kda=None, mla=replace(MLA, rope=True)
+        HYBRID, mixers=("mla", "mla", "mla"), kda=None, mla=replace(MLA, rope=True),
+        moe=replace(MOE, groups=4, top_groups=2, scale=2.5),
     ),
     "grouped query": replace(
         HYBRID, mixers=("gqa", "gqa", "gqa"), kda=None, mla=None, tied=True,
+        moe=replace(MOE, router="softmax", shared=0),
         gqa=GqaShape(heads=4, kv_heads=2, head_dim=16, qk_norm=True),
     ),
 }  # fmt: skip
@@ -162,6 +175,70 @@ def test_a_filled_cache_says_how_much_it_holds() -> None:
     states = [layer for layer in cache.layers if isinstance(layer, KdaCache)]
     assert cache.cache_bytes() == len(rows) * 3 * 7 * 40 * 8
     assert cache.state_bytes() == len(states) * 3 * (2 * 16 * 16 * 4 + 3 * 96 * 8)
+
+
+def test_situ_is_silu_where_it_is_not_bounded_and_never_passes_its_bounds() -> None:
+    x, wide = torch.linspace(-40, 40, 81), SituShape(beta=4.0, linear_beta=25.0)
+    far = SituShape(beta=1e4, linear_beta=1e4)
+    torch.testing.assert_close(gated(x, x, far), gated(x, x, None), rtol=1e-4, atol=1e-6)
+    expected = 4 * torch.tanh(x / 4) * torch.sigmoid(x) * 25 * torch.tanh(x / 25)
+    torch.testing.assert_close(gated(x, x, wide), expected)
+    assert float(gated(x * 100, x * 100, wide).abs().max()) <= 100
+
+
+def test_a_layer_reads_the_blocks_before_and_what_its_own_block_has_so_far() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    outputs = torch.randn(8, 2, 3, 16, generator=drawn, dtype=torch.float64)
+    query, norm = torch.randn(2, 16, generator=drawn, dtype=torch.float64)
+    reading, embedding = Reading(query, norm), torch.ones(2, 3, 16, dtype=torch.float64)
+
+    def mixed(*sources: Tensor) -> Tensor:
+        values = torch.stack(sources)
+        keys = torch.nn.functional.rms_norm(values, (16,), norm, 1e-5)
+        return ((keys @ query).softmax(0)[..., None] * values).sum(0)
+
+    stream, (first, second) = BlockStream(embedding, 2), outputs.split(4)
+    stream.enter(0)
+    torch.testing.assert_close(stream.read(reading), embedding)
+    for index, y in enumerate(first):
+        if index == 2:
+            stream.enter(1)  # the second layer of the same block
+        stream.add(y)
+        torch.testing.assert_close(
+            stream.read(reading), mixed(embedding, first[: index + 1].sum(0))
+        )
+    stream.enter(2)
+    torch.testing.assert_close(stream.read(reading), mixed(embedding, first.sum(0)))
+    for y in second:
+        stream.add(y)
+    torch.testing.assert_close(
+        stream.read(reading, last=True)[:, 0],
+        mixed(embedding, first.sum(0), second.sum(0))[:, -1],
+    )
+
+
+def test_without_attention_residuals_the_stream_is_a_sum() -> None:
+    stream, nothing = SumStream(torch.ones(1, 2, 4)), Reading(None, None)
+    stream.add(torch.full((1, 2, 4), 2.0))
+    assert torch.equal(stream.read(nothing), torch.full((1, 2, 4), 3.0))
+    assert stream.read(nothing, last=True).shape == (1, 1, 4)
+
+
+@pytest.mark.parametrize("router", ["sigmoid", "softmax"])
+def test_experts_are_chosen_from_the_best_groups_and_weighted_by_their_own_scores(
+    router: Literal["sigmoid", "softmax"],
+) -> None:
+    shape = replace(MOE, router=router, groups=4, top_groups=1, scale=2.5)
+    mlp = MoeMlp(shape, 64, Draw.seeded(0, torch.float64, CPU))
+    x = torch.randn(40, 64, dtype=torch.float64)
+    weights, chosen = mlp._route(x)
+    logits = x @ mlp.router.T
+    scores = logits.softmax(-1) if router == "softmax" else logits.sigmoid()
+    ranked = scores if mlp.bias is None else scores + mlp.bias
+    best = ranked.view(40, 4, 2).sum(-1).argmax(-1)
+    assert torch.equal(chosen.sort(-1).values, torch.stack([2 * best, 2 * best + 1], -1))
+    own = scores.gather(-1, chosen)
+    torch.testing.assert_close(weights, 2.5 * own / own.sum(-1, keepdim=True))
 
 
 def test_experts_in_groups_are_experts_one_by_one() -> None:
