@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
+from benchx_kernels._forms import Described, form_or_none
 from benchx_kernels.batch import Batch
 from benchx_kernels.gate import Gate
 
@@ -18,16 +21,21 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_tensor(
-    name: str, value: torch.Tensor | None, shape: tuple[int, ...], like: torch.Tensor,
+    name: str, value: Described | None, shape: tuple[int, ...], like: Described,
     dtypes: tuple[torch.dtype, ...],
 ) -> None:  # fmt: skip
     """Shape, dtype, device and contiguity of one argument; None is let through."""
     if value is None:
         return
-    require(tuple(value.shape) == shape, f"{name} is {tuple(value.shape)}; expected {shape}")
-    require(value.dtype in dtypes, f"{name} is {value.dtype}; expected one of {dtypes}")
-    require(value.device == like.device, f"{name} is on {value.device}; q is on {like.device}")
-    require(value.is_contiguous(), f"{name} has strides {value.stride()}; expected contiguous")
+    # No `require`: writing the sentences out takes ten times as long as finding them untrue.
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name} is {tuple(value.shape)}; expected {shape}")
+    if value.dtype not in dtypes:
+        raise ValueError(f"{name} is {value.dtype}; expected one of {dtypes}")
+    if value.device != like.device:
+        raise ValueError(f"{name} is on {value.device}; q is on {like.device}")
+    if not value.is_contiguous():
+        raise ValueError(f"{name} has strides {value.stride()}; expected contiguous")
 
 
 def _check_widths(key_dim: int, value_dim: int) -> None:
@@ -35,7 +43,23 @@ def _check_widths(key_dim: int, value_dim: int) -> None:
     require(value_dim in _WIDTHS, f"V is {value_dim}; this kernel has {_WIDTHS}")
 
 
-def _check_learned(gate: Gate, heads: int, key_dim: int, like: torch.Tensor) -> None:
+class GateForm(NamedTuple):
+    """A gate by the forms of its tensors; attributes as in `Gate`."""
+
+    kind: str
+    g: Described | None
+    a_log: Described | None
+    dt_bias: Described | None
+    lower_bound: float
+
+    @classmethod
+    def of(cls, gate: Gate) -> GateForm:
+        """The forms of a gate's tensors."""
+        g, a_log, dt_bias = (form_or_none(x) for x in (gate.g, gate.a_log, gate.dt_bias))
+        return cls(gate.kind, g, a_log, dt_bias, gate.lower_bound)
+
+
+def _check_learned(gate: Gate | GateForm, heads: int, key_dim: int, like: Described) -> None:
     if gate.kind not in ("bounded", "softplus"):
         return
     learned = gate.a_log is not None and gate.dt_bias is not None
@@ -85,13 +109,13 @@ def check_states(
 
 
 def check_decode(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    beta: torch.Tensor,
-    state: torch.Tensor,
-    gate: Gate,
-    slots: torch.Tensor | None,
+    q: Described,
+    k: Described,
+    v: Described,
+    beta: Described,
+    state: Described,
+    gate: GateForm,
+    slots: Described | None,
     *,
     v_first: bool,
 ) -> None:

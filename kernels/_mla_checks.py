@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from benchx_kernels._checks import check_tensor, require
+from benchx_kernels._forms import Described
 from benchx_kernels._mla_configs import has_e4m3
-from benchx_kernels.batch import Batch
 
 HALF_TYPES = (torch.bfloat16, torch.float16)
 LATENT_WIDTHS = (64, 128, 256, 512)
@@ -17,12 +19,7 @@ _MOST_SEQUENCES = 65535  # the third dimension of a grid
 
 
 def check_decode(
-    q: torch.Tensor,
-    kv_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    seqlens: torch.Tensor,
-    kv_lora: int,
-    longest: int | None,
+    q: Described, kv_cache: Described, block_table: Described, seqlens: Described, kv_lora: int
 ) -> None:
     """Everything `mla_decode` needs; raises ValueError. Reads nothing back from the device."""
     require(q.dim() == 4, f"q has {q.dim()} dimensions; expected [B, S, H, C + R]")
@@ -43,13 +40,17 @@ def check_decode(
     require(page_size > 0, "kv_cache has pages of 0 slots")
     held = table_width * page_size
     require(held < 2**31, f"a row of block_table names {held} slots; expected fewer than 2^31")
-    too_long = longest is not None and longest > held
-    require(not too_long, f"longest is {longest}; a row of block_table holds {held} tokens")
 
 
-def check_prefill(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, queries: Batch, keys: Batch
-) -> None:
+class Packed(NamedTuple):
+    """A batch by its form: cu_seqlens, tokens of all sequences, how many sequences."""
+
+    cu_seqlens: Described
+    tokens: int
+    sequences: int
+
+
+def check_prefill(q: Described, k: Described, v: Described, queries: Packed, keys: Packed) -> None:
     """Everything `mla_prefill` needs; raises ValueError."""
     for name, value in (("q", q), ("k", k), ("v", v)):
         require(value.dim() == 3, f"{name} has {value.dim()} dimensions; expected 3")
@@ -65,10 +66,10 @@ def check_prefill(
     check_tensor("k", k, (keys.tokens, heads, width), q, (q.dtype,))
     check_tensor("v", v, (keys.tokens, heads, value_dim), q, (q.dtype,))
     for name, batch in (("queries", queries), ("keys", keys)):
-        bounds = (len(batch.lengths) + 1,)
+        bounds = (batch.sequences + 1,)
         check_tensor(f"cu_seqlens of {name}", batch.cu_seqlens, bounds, q, (torch.int64,))
-    count, others = len(queries.lengths), len(keys.lengths)
-    require(count == others, f"{count} sequences of queries, {others} of keys")
+    counts = (queries.sequences, keys.sequences)
+    require(counts[0] == counts[1], f"{counts[0]} sequences of queries, {counts[1]} of keys")
 
 
 def split_width(width: int) -> tuple[int, int] | None:

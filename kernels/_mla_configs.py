@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
@@ -69,23 +69,29 @@ class MlaPrefillConfig:
     heads_together: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodeShape:
-    """What the cut of a decode step depends on.
+@dataclass(frozen=True)
+class Splitting:
+    """What the number of splits of a decode step depends on, beside the longest sequence.
 
     Attributes:
-        batch: Sequences.
-        rows: Query tokens x heads of a sequence.
-        latent: C.
-        longest: Keys of the longest sequence, or a bound on it.
-        hopper: Why the `hopper` kernel can't take it, or None.
+        tile: Keys of a tile.
+        programs: Programs of one split of every sequence.
+        places: Programs that the device holds at a time.
+        partial_bytes: What one split of every sequence writes and reads of partial results.
     """
 
-    batch: int
-    rows: int
-    latent: int
-    longest: int
-    hopper: str | None
+    tile: int
+    programs: int
+    places: int
+    partial_bytes: int
+
+    def splits(self, longest: int) -> int:
+        """What finishes first when every wave fills the device; `longest` in keys.
+
+        A wave takes the tiles of one split and what starting costs; splits add waves, and
+        merging them writes and reads one partial result each.
+        """
+        return _cheapest_splits(max(1, -(longest // -self.tile)), self)
 
 
 @cache
@@ -119,47 +125,40 @@ def portable_decode(rows: int, *, amd: bool) -> MlaDecodeConfig:
     return MlaDecodeConfig(block_m=64, block_n=32, warps=8, stages=2)
 
 
-def decode_config(device: torch.device, shape: DecodeShape) -> MlaDecodeConfig:
-    """The configuration for a step, `splits` resolved."""
+def decode_config(device: torch.device, rows: int, *, hopper: bool) -> MlaDecodeConfig:
+    """The configuration for a step of `rows` (query tokens x heads) a sequence."""
     # Few rows are bound by the cache's bytes, where the portable kernel was the faster one.
-    if shape.hopper is None and shape.rows > _FEW_ROWS:
-        config = MlaDecodeConfig(kernel="hopper")
-    else:
-        config = portable_decode(shape.rows, amd=torch.version.hip is not None)
-    return with_splits(device, shape, config)
+    if hopper and rows > _FEW_ROWS:
+        return MlaDecodeConfig(kernel="hopper")
+    return portable_decode(rows, amd=torch.version.hip is not None)
 
 
-def with_splits(
-    device: torch.device, shape: DecodeShape, config: MlaDecodeConfig
-) -> MlaDecodeConfig:
-    """`config` with `splits` resolved: what finishes first when every wave fills the device.
-
-    A wave takes the tiles of one split and what starting costs; splits add waves, and merging
-    them writes and reads one partial result each.
-    """
-    if config.splits:
-        return config
-    tiles = max(1, triton.cdiv(shape.longest, config.block_n))
-    programs = shape.batch * triton.cdiv(shape.rows, config.block_m)
-    partial_bytes = 8 * shape.batch * shape.rows * shape.latent  # fp32, written and read
-    places = processors(device) * config.resident
-    return replace(config, splits=_cheapest_splits(tiles, programs, places, partial_bytes))
+def splitting(
+    device: torch.device, config: MlaDecodeConfig, batch: int, rows: int, latent: int
+) -> Splitting:
+    """How the steps of one shape choose their number of splits; `latent` is C."""
+    return Splitting(
+        tile=config.block_n,
+        programs=batch * -(rows // -config.block_m),
+        places=processors(device) * config.resident,
+        partial_bytes=8 * batch * rows * latent,  # fp32, written and read
+    )
 
 
 # Asked for in every call; the number of tiles changes once in 32 or 64 steps of a decode.
 @lru_cache(maxsize=4096)
-def _cheapest_splits(tiles: int, programs: int, places: int, partial_bytes: int) -> int:
+def _cheapest_splits(tiles: int, step: Splitting) -> int:
     def cost(splits: int) -> float:
-        waves = -(programs * splits // -places)
-        merging = _MERGE_TILES + splits * partial_bytes / _MERGE_BYTES_PER_TILE
+        waves = -(step.programs * splits // -step.places)
+        merging = _MERGE_TILES + splits * step.partial_bytes / _MERGE_BYTES_PER_TILE
         return waves * (_START_TILES - tiles // -splits) + merging * (splits > 1)
 
     return min(range(1, min(MOST_SPLITS, tiles) + 1), key=cost)
 
 
-def prefill_config(hopper: str | None, longest: int) -> MlaPrefillConfig:
-    """The configuration for a prefill; `hopper` says why that kernel can't take it, or None."""
-    if hopper is not None:
+def prefill_config(longest: int, *, hopper: bool) -> MlaPrefillConfig:
+    """The configuration for a prefill over up to `longest` keys a sequence."""
+    if not hopper:
         return MlaPrefillConfig()
     if longest >= _LONG_PREFILL:
         return MlaPrefillConfig(kernel="hopper", block_m=128, block_n=128)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from benchx_kernels._forms import PLANS
+from benchx_kernels._launch import Launcher
 from benchx_kernels.device import mla_decode_hopper, mla_prefill_hopper
 
 TILE = 64
@@ -18,75 +19,61 @@ _LAUNCH = {"num_warps": 4, "maxnreg": 168}
 _GLUON_TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
-@dataclass(frozen=True)
-class Maps:
-    """Descriptors of the tiles of one tensor: its main part and its rope part.
+Maps = tuple[TensorDescriptor, TensorDescriptor]
+"""Descriptors of the tiles of one tensor: its main part and its rope part.
 
-    Without a rope part the second is never read.
-    """
-
-    main: TensorDescriptor
-    rope: TensorDescriptor
+Without a rope part the second is never read.
+"""
 
 
 def cache_maps(kv_cache: torch.Tensor, latent: int) -> Maps:
     """The maps of kv_cache [pages, page_size, C + R] as [slots, C + R]: halves of C."""
-    return _maps(
-        kv_cache.view(-1, kv_cache.shape[2]), TILE, latent // 2, kv_cache.shape[2] - latent
-    )
+    pages, page_size, width = kv_cache.shape
+    return _maps(kv_cache, pages * page_size, width, TILE, (latent // 2, width - latent))
 
 
 def key_maps(k: torch.Tensor, nope: int) -> Maps:
     """The maps of k [Tk, H, N + R] as [Tk, H * (N + R)]."""
-    return _maps(k.view(k.shape[0], -1), QUERIES, nope, k.shape[2] - nope)
+    keys, heads, width = k.shape
+    return _maps(k, keys, heads * width, QUERIES, (nope, width - nope))
 
 
 def value_map(v: torch.Tensor) -> TensorDescriptor:
     """The map of v [Tk, H, V] as [Tk, H * V]."""
-    return _map(v.view(v.shape[0], -1), [QUERIES, v.shape[2]])
+    keys, heads, width = v.shape
+    return _map(v, keys, heads * width, QUERIES, width)
 
 
-def _maps(rows: torch.Tensor, tile: int, main: int, rope: int) -> Maps:
-    first = _map(rows, [tile, main])
-    return Maps(first, _map(rows, [tile, rope]) if rope else first)
+def _maps(base: torch.Tensor, rows: int, columns: int, tile: int, parts: tuple[int, int]) -> Maps:
+    first = _map(base, rows, columns, tile, parts[0])
+    return first, _map(base, rows, columns, tile, parts[1]) if parts[1] else first
 
 
-def _map(rows: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    layout = gl.NVMMASharedLayout.get_default_for(block, _GLUON_TYPES[rows.dtype])
-    return TensorDescriptor.from_tensor(rows, block, layout)
+def _map(base: torch.Tensor, rows: int, columns: int, tile: int, width: int) -> TensorDescriptor:
+    """Blocks [tile, width] of `base` seen as [rows, columns]; a copy of a checked template."""
+    template = _template(rows, columns, tile, width, base.dtype)
+    made = TensorDescriptor.__new__(TensorDescriptor)
+    vars(made).update(vars(template), base=base)
+    return made
 
 
-def decode(
-    grid: tuple[int, int, int],
-    q: torch.Tensor,
-    kv_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    seqlens: torch.Tensor,
-    o: torch.Tensor,
-    lse: torch.Tensor | None,
-    sizes: tuple[float, int, int, int, int],
-    shape: dict[str, Any],
-) -> None:
-    """`mla_decode_hopper.attend`; arguments as of `mla_decode.attend` on the device."""
-    maps = cache_maps(kv_cache, shape["LATENT"])
-    mla_decode_hopper.attend[grid](
-        q, maps.main, maps.rope, block_table, seqlens, o, lse, *sizes,
-        **shape, SPLIT=lse is not None, **_LAUNCH,
-    )  # fmt: skip
+# Describing a tensor takes 50 us, most of it to find and check the layout; a template serves all
+# tensors of a form and keeps none of them alive. That `base` is aligned is part of its form.
+@lru_cache(PLANS)
+def _template(
+    rows: int, columns: int, tile: int, width: int, dtype: torch.dtype
+) -> TensorDescriptor:
+    block = [tile, width]
+    layout = gl.NVMMASharedLayout.get_default_for(block, _GLUON_TYPES[dtype])
+    nothing = torch.empty(0, dtype=dtype)
+    return TensorDescriptor(nothing, [rows, columns], [columns, 1], block, layout)
 
 
-def prefill(
-    programs: int,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    bounds: tuple[torch.Tensor, torch.Tensor],
-    sizes: tuple[float, int, int, int, int],
-    shape: dict[str, Any],
-) -> None:
-    """`mla_prefill_hopper.attend`; arguments as of `mla_prefill.attend` on the device."""
-    maps = key_maps(k, shape["NOPE"])
-    mla_prefill_hopper.attend[(programs,)](
-        q, maps.main, maps.rope, value_map(v), o, *bounds, *sizes, **shape, **_LAUNCH
-    )
+def decode_launcher(constants: dict[str, int]) -> Launcher:
+    """`mla_decode_hopper.attend` with its constants."""
+    return Launcher(mla_decode_hopper.attend, constants, _LAUNCH)
+
+
+def prefill_launcher(constants: dict[str, int]) -> Launcher:
+    """`mla_prefill_hopper.attend` with its constants."""
+    return Launcher(mla_prefill_hopper.attend, constants, _LAUNCH)

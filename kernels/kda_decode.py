@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import torch
 
-from benchx_kernels._checks import check_decode
+from benchx_kernels._checks import GateForm, check_decode
 from benchx_kernels._configs import DecodeConfig, decode_config
+from benchx_kernels._forms import PLANS, Form, form_of, form_or_none
+from benchx_kernels._launch import Launcher
 from benchx_kernels.device import decode, gates
 from benchx_kernels.gate import Gate
 
@@ -46,18 +51,50 @@ def kda_decode(
     Raises:
         ValueError: Before the launch, for shapes, dtypes, devices or strides that do not fit.
     """
-    check_decode(q, k, v, beta, state, gate, slots, v_first=state_v_first)
-    batch, tokens, heads, key_dim = q.shape
+    gate_form = GateForm.of(gate)
+    step = _plan(
+        form_of(q), form_of(k), form_of(v), form_of(beta), form_of(state), gate_form,
+        form_or_none(slots), v_first=state_v_first, l2_norm=qk_l2norm, config=config,
+    )  # fmt: skip
     o = torch.empty_like(v)
     if o.numel() == 0:
         return o
-    value_dim = v.shape[3]
-    config = config or decode_config()
-    decode.decode_step[(value_dim // config.block_v, heads, batch)](
+    batch, _, heads, value_dim = v.shape
+    step.launch(
+        (value_dim // step.block_v, heads, batch),
         q, k, v, gate.g, beta, gate.a_log, gate.dt_bias, state, slots, o,
-        scale, gate.lower_bound, heads,
-        TOKENS=tokens, K=key_dim, V=value_dim, BLOCK_V=config.block_v,
-        GATE=gates.CODES[gate.kind], L2_NORM=qk_l2norm, V_FIRST=state_v_first,
-        HAS_SLOTS=slots is not None, num_warps=config.warps,
+        float(scale), float(gate.lower_bound), heads,
     )  # fmt: skip
     return o
+
+
+class _Plan(NamedTuple):
+    """What steps of one form have in common: rows of the state a program, and the kernel."""
+
+    block_v: int
+    launch: Launcher
+
+
+@lru_cache(PLANS)
+def _plan(
+    q: Form,
+    k: Form,
+    v: Form,
+    beta: Form,
+    state: Form,
+    gate: GateForm,
+    slots: Form | None,
+    *,
+    v_first: bool,
+    l2_norm: bool,
+    config: DecodeConfig | None,
+) -> _Plan:
+    check_decode(q, k, v, beta, state, gate, slots, v_first=v_first)
+    config = config or decode_config()
+    constants = {
+        "TOKENS": q.shape[1], "K": q.shape[3], "V": v.shape[3], "BLOCK_V": config.block_v,
+        "GATE": gates.CODES[gate.kind], "L2_NORM": l2_norm, "V_FIRST": v_first,
+        "HAS_SLOTS": slots is not None,
+    }  # fmt: skip
+    launch = Launcher(decode.decode_step, constants, {"num_warps": config.warps})
+    return _Plan(config.block_v, launch)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
 import torch
-import triton
 
 from benchx_kernels._checks import require
+from benchx_kernels._forms import PLANS, Form, form_of
+from benchx_kernels._launch import Launcher
 from benchx_kernels._mla_checks import check_decode
 from benchx_kernels._mla_configs import (
-    DecodeShape,
     MlaDecodeConfig,
+    Splitting,
     decode_config,
     no_hopper,
-    with_splits,
+    splitting,
 )
 from benchx_kernels.device import mla_decode as portable
 
@@ -51,33 +57,106 @@ def mla_decode(
     Raises:
         ValueError: Before any launch, for shapes, dtypes, devices or strides that do not fit.
     """
-    check_decode(q, kv_cache, block_table, seqlens, kv_lora, longest)
+    plan = _plan(
+        form_of(q), form_of(kv_cache), form_of(block_table), form_of(seqlens), kv_lora, config
+    )
+    splits = plan.splits(longest)
     batch, tokens, heads, _ = q.shape
     o = q.new_empty(batch, tokens, heads, kv_lora)
     if o.numel() == 0:
         return o
-    held = block_table.shape[1] * kv_cache.shape[1]
-    shape = DecodeShape(
-        batch=batch,
-        rows=tokens * heads,
-        latent=kv_lora,
-        longest=held if longest is None else longest,
-        hopper=_no_hopper(q, kv_cache, kv_lora),
-    )
-    config = with_splits(q.device, shape, config) if config else decode_config(q.device, shape)
-    if config.kernel == "hopper":
-        require(shape.hopper is None, f"no Hopper kernel here: {shape.hopper}")
-    if config.splits == 1:
-        _attend(q, kv_cache, block_table, seqlens, o, None, scale, config)
+    grid, sizes = (plan.blocks, splits, batch), (scale * _LOG2_E, *plan.sizes, splits)
+    read = (q, *plan.views(kv_cache), block_table, seqlens)
+    if splits == 1:
+        plan.whole(grid, *read, o, None, *sizes)
         return o
-    partial = q.new_empty(batch, shape.rows, config.splits, kv_lora, dtype=torch.float32)
-    lse = partial.new_empty(partial.shape[:3])
-    _attend(q, kv_cache, block_table, seqlens, partial, lse, scale, config)
-    _merge(partial, lse, o)
+    parts = q.new_empty(batch, tokens * heads, splits, kv_lora, dtype=torch.float32)
+    lse = q.new_empty(batch, tokens * heads, splits, dtype=torch.float32)
+    plan.split(grid, *read, parts, lse, *sizes)
+    _merge(parts, lse, o)
     return o
 
 
-def _no_hopper(q: torch.Tensor, kv_cache: torch.Tensor, kv_lora: int) -> str | None:
+@dataclass(frozen=True)
+class _Plan:
+    """What steps of one shape have in common.
+
+    Attributes:
+        config: How the work is cut.
+        splitting: How the number of splits follows from the longest sequence.
+        held: Tokens that a row of the block table can name.
+        blocks: Programs of a sequence and split.
+        sizes: Rows of a sequence, heads, width of the block table.
+        views: The cache as the kernel takes it: itself, or descriptors of its tiles.
+        whole, split: The kernel for one split a sequence, and for several.
+    """
+
+    config: MlaDecodeConfig
+    splitting: Splitting
+    held: int
+    blocks: int
+    sizes: tuple[int, int, int]
+    views: Callable[[torch.Tensor], tuple[Any, ...]]
+    whole: Launcher
+    split: Launcher
+
+    def splits(self, longest: int | None) -> int:
+        """Pieces of each sequence; `longest` as in `mla_decode`, refused beyond the table."""
+        if longest is None:
+            longest = self.held
+        elif longest > self.held:
+            raise ValueError(f"longest is {longest}; a row of block_table holds {self.held} tokens")
+        return self.config.splits or self.splitting.splits(longest)
+
+
+@lru_cache(PLANS)
+def _plan(
+    q: Form,
+    kv_cache: Form,
+    block_table: Form,
+    seqlens: Form,
+    kv_lora: int,
+    config: MlaDecodeConfig | None,
+) -> _Plan:
+    check_decode(q, kv_cache, block_table, seqlens, kv_lora)
+    batch, tokens, heads, width = q.shape
+    rows, page_size, table_width = tokens * heads, kv_cache.shape[1], block_table.shape[1]
+    hopper = _no_hopper(q, kv_cache, kv_lora)
+    config = config or decode_config(q.device, rows, hopper=hopper is None)
+    if config.kernel == "hopper":
+        require(hopper is None, f"no Hopper kernel here: {hopper}")
+    shape = {"TOKENS": tokens, "LATENT": kv_lora, "ROPE": width - kv_lora, "PAGE": page_size}
+    whole, split = (_launcher(config, {**shape, "SPLIT": several}) for several in (False, True))
+    return _Plan(
+        config=config,
+        splitting=splitting(q.device, config, batch, rows, kv_lora),
+        held=table_width * page_size,
+        blocks=-(rows // -config.block_m),
+        sizes=(rows, heads, table_width),
+        views=partial(_views, config.kernel, kv_lora),
+        whole=whole,
+        split=split,
+    )
+
+
+def _launcher(config: MlaDecodeConfig, constants: dict[str, int]) -> Launcher:
+    if config.kernel == "hopper":
+        from benchx_kernels import _mla_hopper
+
+        return _mla_hopper.decode_launcher(constants)
+    cut = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "STAGES": config.stages}
+    return Launcher(portable.attend, constants | cut, {"num_warps": config.warps})
+
+
+def _views(kernel: str, kv_lora: int, kv_cache: torch.Tensor) -> tuple[Any, ...]:
+    if kernel == "portable":
+        return (kv_cache,)
+    from benchx_kernels import _mla_hopper
+
+    return _mla_hopper.cache_maps(kv_cache, kv_lora)
+
+
+def _no_hopper(q: Form, kv_cache: Form, kv_lora: int) -> str | None:
     """Why the Hopper kernel can't take these tensors, or None."""
     pages, page_size, _ = kv_cache.shape
     reasons = (
@@ -85,44 +164,24 @@ def _no_hopper(q: torch.Tensor, kv_cache: torch.Tensor, kv_lora: int) -> str | N
         (kv_lora >= 128, f"a latent of {kv_lora} has no halves of 64"),
         (page_size % 64 == 0, f"a tile of 64 tokens crosses pages of {page_size}"),
         (0 < pages * page_size < 2**31, f"the cache has {pages * page_size} slots"),
-        (kv_cache.data_ptr() % 16 == 0, "the cache is not aligned to 16 bytes"),
+        (kv_cache.aligned, "the cache is not aligned to 16 bytes"),
     )
     failed = (reason for holds, reason in reasons if not holds)
     return no_hopper(q.device) or next(failed, None)
 
 
-def _attend(
-    q: torch.Tensor,
-    kv_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    seqlens: torch.Tensor,
-    o: torch.Tensor,
-    lse: torch.Tensor | None,
-    scale: float,
-    config: MlaDecodeConfig,
-) -> None:
-    batch, tokens, heads, width = q.shape
-    page_size, latent = kv_cache.shape[1], o.shape[-1]
-    rows = tokens * heads
-    grid = (triton.cdiv(rows, config.block_m), config.splits, batch)
-    sizes = (scale * _LOG2_E, rows, heads, block_table.shape[1], config.splits)
-    shape = {"TOKENS": tokens, "LATENT": latent, "ROPE": width - latent, "PAGE": page_size}
-    if config.kernel == "hopper":
-        from benchx_kernels import _mla_hopper
-
-        _mla_hopper.decode(grid, q, kv_cache, block_table, seqlens, o, lse, sizes, shape)
-        return
-    portable.attend[grid](
-        q, kv_cache, block_table, seqlens, o, lse, *sizes, **shape,
-        BLOCK_M=config.block_m, BLOCK_N=config.block_n, SPLIT=lse is not None,
-        STAGES=config.stages, num_warps=config.warps,
-    )  # fmt: skip
-
-
-def _merge(partial: torch.Tensor, lse: torch.Tensor, o: torch.Tensor) -> None:
-    splits, latent = partial.shape[2:]
-    padded = triton.next_power_of_2(splits)
+def _merge(parts: torch.Tensor, lse: torch.Tensor, o: torch.Tensor) -> None:
+    batch, rows, splits, latent = parts.shape
+    padded = 1 << (splits - 1).bit_length()  # the next power of two
     block_c = min(latent, 8192 // padded)  # 64 values a thread
-    portable.merge[(lse.shape[0] * lse.shape[1], latent // block_c)](
-        partial, lse, o, splits, LATENT=latent, BLOCK_C=block_c, SPLITS=padded, num_warps=4
-    )
+    merge = _merger(latent, block_c, padded, o.dtype, o.device)
+    merge((batch * rows, latent // block_c, 1), parts, lse, o, splits)
+
+
+@lru_cache(PLANS)
+def _merger(
+    latent: int, block_c: int, padded: int, dtype: torch.dtype, device: torch.device
+) -> Launcher:
+    """One for each form of what `merge` reads and writes."""
+    constants = {"LATENT": latent, "BLOCK_C": block_c, "SPLITS": padded}
+    return Launcher(portable.merge, constants, {"num_warps": 4})

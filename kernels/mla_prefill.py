@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
 import torch
-import triton
 
 from benchx_kernels._checks import require
-from benchx_kernels._mla_checks import check_prefill, split_width
+from benchx_kernels._forms import PLANS, Form, form_of
+from benchx_kernels._launch import Launcher
+from benchx_kernels._mla_checks import Packed, check_prefill, split_width
 from benchx_kernels._mla_configs import (
     MlaPrefillConfig,
     heads_together,
@@ -45,41 +51,91 @@ def mla_prefill(
     Raises:
         ValueError: Before the launch, for shapes, dtypes, devices or strides that do not fit.
     """
-    check_prefill(q, k, v, queries, keys)
-    heads, width, value_dim = q.shape[1], q.shape[2], v.shape[2]
-    o = q.new_empty(*q.shape[:2], value_dim)
+    longest = keys.longest
+    forms = (form_of(q), form_of(k), form_of(v))
+    plan = _plan(*forms, _packed(queries), _packed(keys), longest=longest, config=config)
+    o = q.new_empty(*q.shape[:2], v.shape[2])
     if o.numel() == 0:
         return o
-    parts = split_width(width)
-    assert parts is not None
-    hopper = _no_hopper(k, v)
-    config = config or prefill_config(hopper, keys.longest)
-    together = heads_together(config, heads)
-    slots = queries.tokens // config.block_m + len(queries.lengths)
-    programs = triton.cdiv(heads, together) * together * slots
+    read = (q, *plan.views(k, v))
     bounds = (queries.cu_seqlens, keys.cu_seqlens)
-    sizes = (scale * _LOG2_E, len(queries.lengths), slots, heads, together)
-    shape = {"NOPE": parts[0], "ROPE": parts[1], "VALUE": value_dim}
-    if config.kernel == "hopper":
-        from benchx_kernels import _mla_hopper
-
-        require(hopper is None, f"no Hopper kernel here: {hopper}")
-        _mla_hopper.prefill(programs, q, k, v, o, bounds, sizes, shape)
-        return o
-    portable.attend[(programs,)](
-        q, k, v, o, *bounds, *sizes, **shape,
-        BLOCK_M=config.block_m, BLOCK_N=config.block_n, STAGES=config.stages,
-        num_warps=config.warps,
-    )  # fmt: skip
+    plan.attend((plan.programs, 1, 1), *read, o, *bounds, scale * _LOG2_E, *plan.sizes)
     return o
 
 
-def _no_hopper(k: torch.Tensor, v: torch.Tensor) -> str | None:
+def _packed(batch: Batch) -> Packed:
+    return Packed(form_of(batch.cu_seqlens), batch.tokens, len(batch.lengths))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What prefills of one shape have in common.
+
+    Attributes:
+        programs: In all.
+        sizes: Sequences, slots for blocks of queries, heads, heads side by side.
+        views: k and v as the kernel takes them: themselves, or descriptors of their tiles.
+        attend: The kernel.
+    """
+
+    programs: int
+    sizes: tuple[int, int, int, int]
+    views: Callable[[torch.Tensor, torch.Tensor], tuple[Any, ...]]
+    attend: Launcher
+
+
+@lru_cache(PLANS)
+def _plan(
+    q: Form,
+    k: Form,
+    v: Form,
+    queries: Packed,
+    keys: Packed,
+    *,
+    longest: int,
+    config: MlaPrefillConfig | None,
+) -> _Plan:
+    check_prefill(q, k, v, queries, keys)
+    heads, parts = q.shape[1], split_width(q.shape[2])
+    assert parts is not None
+    hopper = _no_hopper(k, v)
+    config = config or prefill_config(longest, hopper=hopper is None)
+    if config.kernel == "hopper":
+        require(hopper is None, f"no Hopper kernel here: {hopper}")
+    together = heads_together(config, heads)
+    slots = queries.tokens // config.block_m + queries.sequences
+    shape = {"NOPE": parts[0], "ROPE": parts[1], "VALUE": v.shape[2]}
+    return _Plan(
+        programs=-(heads // -together) * together * slots,
+        sizes=(queries.sequences, slots, heads, together),
+        views=partial(_views, config.kernel, parts[0]),
+        attend=_launcher(config, shape),
+    )
+
+
+def _launcher(config: MlaPrefillConfig, shape: dict[str, int]) -> Launcher:
+    if config.kernel == "hopper":
+        from benchx_kernels import _mla_hopper
+
+        return _mla_hopper.prefill_launcher(shape)
+    cut = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "STAGES": config.stages}
+    return Launcher(portable.attend, shape | cut, {"num_warps": config.warps})
+
+
+def _views(kernel: str, nope: int, k: torch.Tensor, v: torch.Tensor) -> tuple[Any, ...]:
+    if kernel == "portable":
+        return k, v
+    from benchx_kernels import _mla_hopper
+
+    return (*_mla_hopper.key_maps(k, nope), _mla_hopper.value_map(v))
+
+
+def _no_hopper(k: Form, v: Form) -> str | None:
     """Why the Hopper kernel can't take these tensors, or None."""
     reasons = (
         (0 < k.shape[0] < 2**31, f"there are {k.shape[0]} keys"),
-        (k.data_ptr() % 16 == 0, "k is not aligned to 16 bytes"),
-        (v.data_ptr() % 16 == 0, "v is not aligned to 16 bytes"),
+        (k.aligned, "k is not aligned to 16 bytes"),
+        (v.aligned, "v is not aligned to 16 bytes"),
     )
     failed = (reason for holds, reason in reasons if not holds)
     return no_hopper(k.device) or next(failed, None)
