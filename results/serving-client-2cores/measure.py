@@ -9,14 +9,13 @@ import argparse
 import json
 import os
 import platform
-import resource
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import clients
+from side_by_side import Comparison, compare
 
 from benchx.serving.calibrate import CalibrationLoad, calibrate_client
 from benchx.serving.groundtruth.process import GroundTruth
@@ -43,11 +42,12 @@ def load(url: str, requests: int, concurrency: int, tokens: int = TOKENS) -> Loa
     return run_load(job, workers=1, isolated=True)
 
 
-def cost(url: str | None) -> dict[str, Any]:
+def cost(root: str | None) -> dict[str, Any]:
     """Fixed work without pauses: 64 streams of 128 tokens; the slope between 200 and 1600."""
     with ExitStack() as stack:
-        if url is None:
-            url = stack.enter_context(GroundTruth(AT_ONCE)).base_url
+        if root is None:
+            root = stack.enter_context(GroundTruth(AT_ONCE)).base_url.removesuffix("/v1")
+        url = f"{root}/v1"
         few, many = load(url, FEW, STREAMS), load(url, MANY, STREAMS)
     tokens = [sum(r.client_tokens for r in outcome.results) for outcome in (few, many)]
     cpu_s = [outcome.reports[0].cpu_s for outcome in (few, many)]
@@ -58,24 +58,6 @@ def cost(url: str | None) -> dict[str, Any]:
         "tokens_per_second": tokens[1] / many.reports[0].wall_s,
         "peak_rss_mb": many.reports[0].peak_rss_bytes / 1e6,
         "not_ok": sum(result.outcome != "ok" for result in many.results),
-    }
-
-
-def foreign_cost(command: str, url: str) -> dict[str, Any]:
-    """The same work by another client: processor time of its whole process tree."""
-
-    def cpu_s(requests: int) -> float:
-        words = command.format(url=url, requests=requests, streams=STREAMS, tokens=TOKENS)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(shlex.split(words), check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    few_s, many_s = cpu_s(FEW), cpu_s(MANY)
-    tokens = (MANY - FEW) * TOKENS
-    return {
-        "cpu_ms_per_1000_tokens": 1e6 * (many_s - few_s) / tokens,
-        "start_up_cpu_s": few_s - FEW * (many_s - few_s) / (MANY - FEW),
     }
 
 
@@ -100,32 +82,67 @@ def machine() -> dict[str, Any]:
     }
 
 
+def beside_others(given: argparse.Namespace) -> dict[str, Any]:
+    """The clients that were named, and both forms of our own, in turn."""
+    makers = {"vllm": clients.vllm, "sglang": clients.sglang, "aiperf": clients.aiperf}
+    named = {name: getattr(given, name) for name in makers}
+    others = [makers[name](program) for name, program in named.items() if program]
+    comparison = Comparison(
+        url=root_url(given.url),
+        tokenizer=given.tokenizer or "",
+        tokens=TOKENS,
+        few=FEW,
+        many=MANY,
+        streams=STREAMS,
+        burst_streams=256,
+        burst_requests=512,
+        pace=PACED,
+    )
+    return compare([*clients.own(), *others], comparison, rounds=given.rounds)
+
+
+def root_url(url: str | None) -> str | None:
+    """Without the `/v1` that base URLs of this API end with."""
+    return None if url is None else url.rstrip("/").removesuffix("/v1")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line; see README.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, help="JSON file to write")
+    parser.add_argument("--url", help="a server that answers at once, for the fixed work")
+    parser.add_argument("--streams", type=int, default=10_000, help="of the part open_streams")
+    parser.add_argument("--only", action="append", help="a part; may be given several times")
+    parser.add_argument("--rounds", type=int, default=2, help="of the part side_by_side")
+    parser.add_argument("--tokenizer", help="folder with a tokenizer.json, for other clients")
+    for name in ("vllm", "sglang", "aiperf"):
+        parser.add_argument(f"--{name}", metavar="PROGRAM", help="words that start this client")
+    given = parser.parse_args()
+    if (given.vllm or given.sglang or given.aiperf) and not given.tokenizer:
+        parser.error("other clients make their prompts with a tokenizer: --tokenizer DIR")
+    return given
+
+
 def main() -> None:
     """Measure what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--url", help="a fast server for the fixed work, instead of the bundled")
-    parser.add_argument("--streams", type=int, default=10_000)
-    parser.add_argument("--foreign", action="append", default=[], metavar="NAME=COMMAND")
-    given = parser.parse_args()
+    given = arguments()
     burst = CalibrationLoad(concurrency=256, requests=512, output_tokens=TOKENS, pace=PACED)
     steady = CalibrationLoad(rate_req_s=40.0, requests=300, output_tokens=TOKENS, pace=PACED)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "fixed_work": lambda: cost(given.url),
+        "fixed_work": lambda: cost(root_url(given.url)),
         "burst_256": lambda: calibrate_client(burst).to_json(),
         "open_40": lambda: calibrate_client(steady).to_json(),
         "open_streams": lambda: open_streams(given.streams),
+        "side_by_side": lambda: beside_others(given),
     }
     found: dict[str, Any] = {"machine": machine()}
-    for text in given.foreign:
-        name, _, command = text.partition("=")
-        if not given.url:
-            sys.exit("--foreign needs --url: a server that outlives the client")
-        parts[f"fixed_work_{name}"] = lambda command=command: foreign_cost(command, given.url)
     for name, part in parts.items():
+        if given.only and name not in given.only:
+            continue
         found[name] = part()
-        print(name, json.dumps(found[name]), flush=True)
-    given.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        if name != "side_by_side":
+            print(name, json.dumps(found[name]), flush=True)
+        given.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":
