@@ -1,7 +1,7 @@
 """Who computes a model point: our stack, its attention by a named backend of each operator.
 
 A backend is called after them, KDA's first: `triton+sdpa`. A model with one kind of attention has
-one name: `sdpa`.
+one name: `sdpa`. Beside them stands transformers' own model.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from benchx.ops.base import Backend, Unavailable, backends_of
 from benchx.ops.model_attention import OperatorAttention
 from benchx.ops.model_inputs import ModelInputs
 from benchx.ops.model_points import ModelPoint
+from benchx.ops.model_transformers import NAME as TRANSFORMERS
+from benchx.ops.model_transformers import TransformersBackend
 
 if TYPE_CHECKING:
     from benchx.core.call import Tensors
@@ -30,7 +32,25 @@ GQA = "sdpa"
 
 
 def model_backend_names(arch: Architecture, phase: str) -> tuple[str, ...]:
-    """Every backend of a model, in the order in which its operators list theirs."""
+    """Every backend of a model: its stack's, in the operators' order, and transformers' model."""
+    return (*stack_backend_names(arch, phase), TRANSFORMERS)
+
+
+def model_backend(
+    name: str, arch: Architecture, subject: str, phase: str
+) -> StackBackend | TransformersBackend:
+    """The backend called `name` of an architecture.
+
+    Raises:
+        UsageError: It has none of that name.
+    """
+    if name == TRANSFORMERS:
+        return TransformersBackend(operator=subject, phase=phase)
+    return StackBackend.named(name, arch, subject, phase)
+
+
+def stack_backend_names(arch: Architecture, phase: str) -> tuple[str, ...]:
+    """Those of the stack, named after what computes its attention."""
     if arch.mla is None:
         return (GQA,)
     mla = backends_of(f"mla_{phase}").names()
@@ -65,7 +85,7 @@ class StackBackend:
         Raises:
             UsageError: It has none of that name.
         """
-        if name not in model_backend_names(arch, phase):
+        if name not in stack_backend_names(arch, phase):
             raise UsageError(f"{subject} has no backend {name!r}")
         kda, _, mla = name.rpartition("+")
         return cls(

@@ -23,6 +23,7 @@ class ModelInputs:
     """What a backend gets.
 
     Attributes:
+        arch: The variant that the stack is.
         stack: Weights; shared by all clones, since nobody writes to them.
         tokens: int64 [B, S], the new tokens.
         prefix: Tokens that the cache holds already, random in every sequence.
@@ -33,6 +34,7 @@ class ModelInputs:
         seed: Of what the cache holds.
     """
 
+    arch: Architecture
     stack: Stack
     tokens: torch.Tensor
     prefix: int

@@ -77,6 +77,7 @@ class ModelOperator:
         drawn = torch.Generator(device).manual_seed(seed)
         size = (point.sequences, point.new)
         return ModelInputs(
+            arch=point.arch,
             stack=stack,
             tokens=torch.randint(point.arch.vocab, size, generator=drawn, device=device),
             prefix=point.prefix,

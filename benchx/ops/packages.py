@@ -28,6 +28,7 @@ class Package:
         archs: GPUs that its kernels are compiled for (`sm_90`); empty means any GPU of any vendor.
         wheels: What the published wheels run on, when that is less than every Python on Linux.
         hashed_files: Pattern of the installed files whose hash identifies the kernels.
+        needs_gpu: Whether it runs on GPUs only.
     """
 
     module: str
@@ -37,6 +38,7 @@ class Package:
     archs: tuple[str, ...] = ()
     wheels: str | None = None
     hashed_files: str = "*.py"
+    needs_gpu: bool = True
 
     @property
     def install(self) -> str:
@@ -72,6 +74,8 @@ class Package:
         }
 
     def _device_problem(self, device: Device) -> str | None:
+        if not self.needs_gpu:
+            return None
         if not device.is_gpu:
             return f"{self.distribution} needs a GPU; this is {device.name}"
         if self.archs and device.arch not in self.archs:

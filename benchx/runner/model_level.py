@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchx.architectures import load_architecture
 from benchx.core.point import Point
-from benchx.ops.model_backend import StackBackend
+from benchx.ops.model_backend import model_backend
 from benchx.ops.model_operator import ModelOperator
 from benchx.runner.kernel_level import KernelLevel
 from benchx.runner.subject import Subject
@@ -23,7 +23,7 @@ class ModelLevel(KernelLevel):
         operator, arch = ModelOperator(point.subject, phase), load_architecture(point.subject)
         return Subject(
             operator,
-            lambda name: StackBackend.named(name, arch, point.subject, phase),
+            lambda name: model_backend(name, arch, point.subject, phase),
             operator.probe,
         )
 

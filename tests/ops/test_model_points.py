@@ -187,7 +187,10 @@ def test_a_backend_that_lacks_a_device_says_so_before_anything_is_built() -> Non
 def test_backend_words_join_those_of_the_operators() -> None:
     names = model_backend_names(load_architecture(KIMI), "prefill")
     assert "triton+sdpa" in names
-    assert model_backend_names(load_architecture("llama-3.1-70b"), "decode") == ("sdpa",)
+    assert model_backend_names(load_architecture("llama-3.1-70b"), "decode") == (
+        "sdpa",
+        "transformers",
+    )
     with pytest.raises(UsageError, match="no backend 'chunkd"):
         backend_of(KIMI, "prefill", "chunkd+sdpa")
 
