@@ -12,6 +12,7 @@ from benchx.core.outcome import Outcome
 from benchx.reporting.frame import backend_order, load_frame, ok_rows
 from benchx.reporting.header import Header, header_of
 from benchx.reporting.method import method_lines
+from benchx.reporting.model_cost import SLICE_COST, model_costs, priced_models
 from benchx.reporting.serving_facts import SERVING, Deployment, deployments
 from benchx.reporting.serving_table import serving_table
 from benchx.reporting.speedup import (
@@ -113,13 +114,13 @@ def _refuse_twice(runs: Sequence[Run]) -> None:
 
 def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None) -> RunPart:
     header = header_of(run)
-    known = deployments(run)
+    known, priced = deployments(run), priced_models(run)
     is_serving = rows["kind"] == SERVING
     others, served = rows[~is_serving], rows[is_serving]
     sections = []
     for (op, phase), frame in _by_subject(others):
         key = prefix + _file_word("-".join([op, phase] if phase else [op]))
-        sections.append(_section(key, op, header, frame, baseline))
+        sections.append(_section(key, op, header, frame, baseline, priced))
     for name in dict.fromkeys(served["op"]):
         frame = served[served["op"] == name]
         key = f"{prefix}serving-{_file_word(str(name))}"
@@ -160,18 +161,26 @@ def _file_word(op: str) -> str:
 
 
 def _section(
-    key: str, op: str, header: Header, frame: pd.DataFrame, baseline: str | None
+    key: str,
+    op: str,
+    header: Header,
+    frame: pd.DataFrame,
+    baseline: str | None,
+    priced: Mapping[str, Deployment],
 ) -> Section:
     has_wanted = baseline is not None and bool((ok_rows(frame)["backend"] == baseline).any())
     chosen = baseline if has_wanted else choose_baseline(frame)
     found = speed_ups(frame, chosen) if chosen else ()
     groups = int(frame["group_id"].nunique())
+    sliced = any("slice_" in str(notes) for notes in frame["notes"])
     return Section(
         key=key,
         op=op,
         header=header,
         frame=frame,
-        table=operator_table(frame),
+        table=operator_table(
+            frame, model_costs(frame, priced), cost_note=SLICE_COST if sliced else ""
+        ),
         baseline=chosen,
         speed_ups=found,
         means=mean_speed_ups(found, baseline=chosen, groups_in_all=groups) if chosen else (),

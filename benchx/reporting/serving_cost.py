@@ -62,12 +62,15 @@ class _Priced:
     missing: str = ""
 
 
-def point_cost(row: pd.Series, deployment: Deployment) -> PointCost:
+def point_cost(
+    row: pd.Series, deployment: Deployment, rates: Mapping[str, str] = THROUGHPUTS
+) -> PointCost:
     """Cost of an ok point.
 
     Args:
         row: Its row; throughputs are of the whole deployment.
         deployment: What it ran on.
+        rates: Class of tokens -> column of the tokens per second that are charged.
     """
     if deployment.pricing is None:
         return _without("the scenario asks for none (`cost`)")
@@ -79,7 +82,7 @@ def point_cost(row: pd.Series, deployment: Deployment) -> PointCost:
     if lacks or priced.price is None:
         return _without("; ".join(lacks))
     price = priced.price
-    known = {name: row.get(column) for name, column in THROUGHPUTS.items()}
+    known = {name: row.get(column) for name, column in rates.items()}
     return PointCost(
         by_class=costs(price, known, gpus=deployment.gpus, formula=FORMULA),
         basis=(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from benchx.core.outcome import Outcome
 from benchx.reporting import numbers
 from benchx.reporting.columns import Column, FigureColumn
+from benchx.reporting.cost_columns import CostColumns
 from benchx.reporting.frame import AxisSplit, split_axes
 from benchx.reporting.notes import Footnotes
 from benchx.reporting.serving_columns import figure_text, serving_figures
-from benchx.reporting.serving_cost import FORMULA_TEXT, THROUGHPUTS, PointCost, point_cost
+from benchx.reporting.serving_cost import point_cost
 from benchx.reporting.serving_facts import Deployment
 from benchx.reporting.table import NO_INTERVAL, OperatorTable, Row, count_text, outcome_text
 from benchx.reporting.wording import plain_text, value_text
@@ -24,7 +25,6 @@ _ENGINE = Column(key="engine", heading="engine", numeric=False)
 _MODEL = Column(key="model", heading="model", numeric=False)
 _OUTCOME = Column(key="outcome", heading="outcome", numeric=False)
 _COUNT = Column(key="n", heading="n", keep=10, legend="launches x ok requests (~ on average)")
-_KEEP_COST: Mapping[str, int] = {"input": 30, "output": 45, "total": 35}
 
 
 def serving_title(dataset: str) -> str:
@@ -60,10 +60,10 @@ def serving_table(frame: pd.DataFrame, known: Mapping[str, Deployment]) -> Opera
             *(Column(key=name, heading=name, numeric=_numeric(frame[name])) for name in plan.axes),
             *(_ENGINE, *([_MODEL] if plan.models else []), _OUTCOME, _COUNT),
             *(figure.column for figure in plan.figures),
-            *(_cost_column(name, plan.costs) for name in plan.classes),
+            *plan.costs.columns,
         ),
         rows=rows,
-        footnotes=(*_no_interval(frame), *_cost_lines(plan.costs), *notes.texts()),
+        footnotes=(*_no_interval(frame), *plan.costs.lines(), *notes.texts()),
     )
 
 
@@ -74,26 +74,19 @@ class _Plan:
     axes: tuple[str, ...]
     models: Mapping[str, str | None] | None
     figures: tuple[FigureColumn, ...]
-    costs: Mapping[str, PointCost]
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Classes of tokens of which some point has a cost."""
-        known = {name for one in self.costs.values() for name in one.by_class}
-        return tuple(name for name in THROUGHPUTS if name in known)
+    costs: CostColumns
 
 
 def _row(row: pd.Series, plan: _Plan, notes: Footnotes) -> Row:
     outcome, point = Outcome(row["outcome"]), str(row["point_id"])
-    cost = plan.costs.get(point)
     figures = [count_text(row), *(figure_text(row, figure) for figure in plan.figures)]
-    figures += [_cost_text(cost, name) for name in plan.classes]
+    figures += plan.costs.texts(point)
     model = [] if plan.models is None else [plan.models[point] or numbers.ABSENT]
     return Row(
         cells=(
             *(plain_text(row[axis]) for axis in plan.axes),
             *(str(row["engine"]), *model),
-            " ".join([outcome_text(row, outcome, notes), *_cost_marks(cost, plan.costs, notes)]),
+            " ".join([outcome_text(row, outcome, notes), *plan.costs.marks(point, notes)]),
             *(figures if outcome is Outcome.OK else [numbers.ABSENT] * len(figures)),
         ),
         group_id=str(row["group_id"]),
@@ -124,49 +117,11 @@ def _no_interval(frame: pd.DataFrame) -> list[str]:
     return [NO_INTERVAL] if counts and max(counts) < 3 else []
 
 
-def _costs(frame: pd.DataFrame, known: Mapping[str, Deployment]) -> dict[str, PointCost]:
-    """Point id -> cost, for the ok points."""
+def _costs(frame: pd.DataFrame, known: Mapping[str, Deployment]) -> CostColumns:
+    """Costs of the ok points."""
     ok = frame[frame["outcome"] == Outcome.OK.value]
-    return {
+    found = {
         str(row["point_id"]): point_cost(row, known[str(row["point_id"])])
         for _, row in ok.iterrows()
     }
-
-
-def _cost_column(token_class: str, prices: Mapping[str, PointCost]) -> Column:
-    short = {"input": "in", "output": "out"}.get(token_class, token_class)
-    found = (one.by_class[token_class] for one in prices.values() if token_class in one.by_class)
-    currency = "/".join(sorted({cost.currency for cost in found}))
-    return Column(
-        key=f"cost_{token_class}",
-        heading=f"{currency}/M {short}",
-        keep=_KEEP_COST[token_class],
-    )
-
-
-def _cost_text(cost: PointCost | None, token_class: str) -> str:
-    found = cost.by_class.get(token_class) if cost else None
-    return numbers.ABSENT if found is None else numbers.digits(found.per_million, 3)
-
-
-def _basis(cost: PointCost) -> str:
-    """The price behind a figure, or what is missing."""
-    return cost.missing or f"price of {cost.basis}"
-
-
-def _bases(prices: Mapping[str, PointCost]) -> list[str]:
-    return list(dict.fromkeys(_basis(cost) for cost in prices.values()))
-
-
-def _cost_marks(
-    cost: PointCost | None, prices: Mapping[str, PointCost], notes: Footnotes
-) -> list[str]:
-    """A mark only where the points differ in it."""
-    return [notes.mark(_basis(cost))] if cost and len(_bases(prices)) > 1 else []
-
-
-def _cost_lines(prices: Mapping[str, PointCost]) -> list[str]:
-    """The formula, and what holds for all points."""
-    lines = [FORMULA_TEXT] if any(one.by_class for one in prices.values()) else []
-    bases = _bases(prices)
-    return [*lines, *(bases if len(bases) == 1 else [])]
+    return CostColumns(found)

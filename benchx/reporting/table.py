@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from benchx.core.outcome import Outcome
 from benchx.reporting import numbers
 from benchx.reporting.columns import Column, FigureColumn, figure_columns
+from benchx.reporting.cost_columns import CostColumns
 from benchx.reporting.frame import (
     TIME,
     TIME_HIGH,
@@ -67,12 +68,17 @@ _TIME = Column(key="time", heading="ms")
 _COUNT = Column(key="n", heading="n", keep=6, legend="launches x samples in each (~ on average)")
 
 
-def operator_table(frame: pd.DataFrame) -> OperatorTable:
+def operator_table(
+    frame: pd.DataFrame, costs: CostColumns | None = None, *, cost_note: str = ""
+) -> OperatorTable:
     """The table of one operator.
 
     Args:
         frame: Rows of one operator and one run, at least one.
+        costs: Of the points of a model; None: nothing is priced.
+        cost_note: What a reader of the costs must know.
     """
+    priced = costs or CostColumns({})
     axes = split_axes(frame)
     shown = figure_columns(frame)
     intervals = _interval_columns(frame)
@@ -80,7 +86,7 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
     winners = fastest(frame)
     texts = {axis: distinct_texts(list(frame[axis])) for axis in axes.varying}
     rows = tuple(
-        _row(row, texts, shown, notes, label in winners, bool(intervals))
+        _row(row, texts, shown, notes, label in winners, bool(intervals), priced)
         for label, row in frame.iterrows()
     )
     long_values = [pair for axis in axes.varying for pair in shortened(list(frame[axis])).items()]
@@ -97,9 +103,16 @@ def operator_table(frame: pd.DataFrame) -> OperatorTable:
             *(Column(key=axis, heading=axis, numeric=_is_number(frame, axis)) for axis in texts),
             *(_BACKEND, _OUTCOME, _TIME, *intervals, _COUNT),
             *(figure.column for figure in shown),
+            *priced.columns,
         ),
         rows=rows,
-        footnotes=(*legend, *(f"{short}: {full}" for short, full in long_values), *notes.texts()),
+        footnotes=(
+            *legend,
+            *priced.lines(),
+            *([cost_note] if cost_note and priced.classes else []),
+            *(f"{short}: {full}" for short, full in long_values),
+            *notes.texts(),
+        ),
     )
 
 
@@ -131,6 +144,7 @@ def _row(
     notes: Footnotes,
     is_fastest: bool,
     has_interval: bool,
+    priced: CostColumns,
 ) -> Row:
     outcome = Outcome(row["outcome"])
     is_ok = outcome is Outcome.OK
@@ -139,11 +153,14 @@ def _row(
     time = numbers.with_interval(*(row[column] for column in (TIME, TIME_LOW, TIME_HIGH)))
     figures = [time.median, *([time.interval] if has_interval else []), count_text(row)]
     figures += [figure.print(row[figure.source]) for figure in shown]
+    figures += priced.texts(str(row["point_id"]))
     return Row(
         cells=(
             *axes,
             name,
-            outcome_text(row, outcome, notes),
+            " ".join(
+                [outcome_text(row, outcome, notes), *priced.marks(str(row["point_id"]), notes)]
+            ),
             *(figures if is_ok else [numbers.ABSENT] * len(figures)),
         ),
         group_id=str(row["group_id"]),
