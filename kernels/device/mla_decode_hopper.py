@@ -27,6 +27,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from benchx_kernels.device.hopper_softmax import scaled, tile_weights
+
 # Triton 3.9 calls it `async_load`; 3.6 knows only the longer name, which 3.9 refuses.
 _copy_in = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 
@@ -89,21 +91,6 @@ def _scores(queries, tiles, full, slot, phase, ROPE: gl.constexpr):
 
 
 @gluon.jit
-def _softmax(s, top, start, last, seen, scale):
-    """Weights of a tile relative to the new running maximum, and that maximum.
-
-    Positions from `seen` on are hidden from some row; each row sees up to `last`.
-    """
-    s = s * scale
-    if start + 64 > seen:
-        layout: gl.constexpr = gl.SliceLayout(0, s.type.layout)
-        position = start + gl.arange(0, 64, layout=layout)
-        s = gl.where(position[None, :] <= last[:, None], s, float("-inf"))
-    higher = gl.maximum(top, gl.max(s, axis=1))
-    return gl.exp2(s - higher[:, None]), higher
-
-
-@gluon.jit
 def _publish(weights, top, ready, p, higher, slot):
     """Hand a tile's weights and running maximum to the other warpgroup."""
     weights.index(slot).store(p)
@@ -122,11 +109,6 @@ def _clear_tail(values, start, stop):
         held = gl.where((position < stop)[:, None], held, gl.zeros_like(held))
         values.store(held)
         fence_async_shared()
-
-
-@gluon.jit
-def _scaled(acc, shrink):
-    return acc * gl.convert_layout(shrink, gl.SliceLayout(1, acc.type.layout))[:, None]
 
 
 @gluon.jit
@@ -164,13 +146,13 @@ def _left_group(
         phase = pair & 1
         start = (span[0] + 2 * pair) * 64
         s = warpgroup_mma_wait(0, deps=[_scores(queries, tiles, full, 0, phase, ROPE)])
-        p, higher = _softmax(s, peak, start, last, seen, scale)
+        p, higher = tile_weights(s, peak, start, last, seen, scale)
         p16 = p.to(q.dtype.element_ty)
         _publish(weights, top, ready, p16, higher, 0)
         _clear_tail(left.index(0), start, stop)
         shrink = gl.exp2(peak - higher)
         total = total * shrink + gl.sum(p, axis=1)
-        acc = _scaled(acc, shrink)
+        acc = scaled(acc, shrink)
         a = gl.convert_layout(p16, a_layout)
         acc = warpgroup_mma(a, left.index(0), acc, is_async=True)
         mbarrier.wait(full.index(1), phase)
@@ -181,7 +163,7 @@ def _left_group(
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(0))
         _clear_tail(left.index(1), start + 64, stop)
-        acc = _scaled(acc, shrink)
+        acc = scaled(acc, shrink)
         acc = warpgroup_mma(weights.index(1), left.index(1), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(1))
@@ -221,10 +203,10 @@ def _right_group(
         shrink = gl.exp2(peak - higher)
         total *= shrink
         _clear_tail(right.index(0), start - 64, stop)
-        acc = _scaled(acc, shrink)
+        acc = scaled(acc, shrink)
         acc = warpgroup_mma(weights.index(0), right.index(0), acc, is_async=True)
         s = warpgroup_mma_wait(1, deps=[s])
-        p, peak = _softmax(s, higher, start, last, seen, scale)
+        p, peak = tile_weights(s, higher, start, last, seen, scale)
         p16 = p.to(q.dtype.element_ty)
         _publish(weights, top, ready, p16, peak, 1)
         shrink = gl.exp2(higher - peak)
@@ -232,7 +214,7 @@ def _right_group(
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(2))
         _clear_tail(right.index(1), start, stop)
-        acc = _scaled(acc, shrink)
+        acc = scaled(acc, shrink)
         a = gl.convert_layout(p16, a_layout)
         acc = warpgroup_mma(a, right.index(1), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
@@ -257,7 +239,7 @@ def _store_half(o, acc, total, place, out_line, out_stride, first, LATENT: gl.co
     layout: gl.constexpr = acc.type.layout
     row = place[0] + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
     column = first + gl.arange(0, LATENT // 2, layout=gl.SliceLayout(0, layout))
-    out = _scaled(acc, 1.0 / gl.maximum(total, 1e-30)).to(o.dtype.element_ty)
+    out = scaled(acc, 1.0 / gl.maximum(total, 1e-30)).to(o.dtype.element_ty)
     at = (out_line + row * out_stride)[:, None] * LATENT + column[None, :]
     gl.store(o + at, out, mask=(row < place[1])[:, None])
 

@@ -20,6 +20,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from benchx_kernels.device.hopper_softmax import scaled, tile_weights
+
 # Triton 3.9 calls it `async_load`; 3.6 knows only the longer name, which 3.9 refuses.
 _copy_in = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 
@@ -81,21 +83,6 @@ def _scores(q_nope, q_pe, tiles, full, step, ROPE: gl.constexpr):
 
 
 @gluon.jit
-def _softmax(s, top, start, last, seen, scale):
-    """Weights of a tile relative to the new running maximum, and that maximum.
-
-    Positions from `seen` on are hidden from some row; each row sees up to `last`.
-    """
-    s = s * scale
-    if start + 128 > seen:
-        layout: gl.constexpr = gl.SliceLayout(0, s.type.layout)
-        position = start + gl.arange(0, 128, layout=layout)
-        s = gl.where(position[None, :] <= last[:, None], s, float("-inf"))
-    higher = gl.maximum(top, gl.max(s, axis=1))
-    return gl.exp2(s - higher[:, None]), higher
-
-
-@gluon.jit
 def _clear_tail(values, start, stop, VALUE: gl.constexpr):
     """Zero the rows from `stop` on, another sequence's: a weight of 0 times a NaN is a NaN.
 
@@ -108,11 +95,6 @@ def _clear_tail(values, start, stop, VALUE: gl.constexpr):
         held = gl.where((position < stop)[:, None], held, gl.zeros_like(held))
         values.store(held)
         fence_async_shared()
-
-
-@gluon.jit
-def _scaled(acc, shrink):
-    return acc * gl.convert_layout(shrink, gl.SliceLayout(1, acc.type.layout))[:, None]
 
 
 @gluon.jit
@@ -136,7 +118,7 @@ def _attend_rows(
 
     s = warpgroup_mma_wait(0, deps=[_scores(q_nope, q_pe, tiles, full, 0, ROPE)])
     mbarrier.arrive(empty.index(0))
-    p, top = _softmax(s, top, 0, last, seen, scale)
+    p, top = tile_weights(s, top, 0, last, seen, scale)
     total = gl.sum(p, axis=1)
     a = gl.convert_layout(p.to(dtype), a_layout)
     for step in range(1, count):
@@ -146,13 +128,13 @@ def _attend_rows(
         acc = warpgroup_mma(a, values.index(done), acc, is_async=True)
         s = warpgroup_mma_wait(1, deps=[s])
         mbarrier.arrive(empty.index(step % 2))
-        p, higher = _softmax(s, top, step * 128, last, seen, scale)
+        p, higher = tile_weights(s, top, step * 128, last, seen, scale)
         shrink = gl.exp2(top - higher)
         total = total * shrink + gl.sum(p, axis=1)
         top = higher
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(2 + done))
-        acc = _scaled(acc, shrink)
+        acc = scaled(acc, shrink)
         a = gl.convert_layout(p.to(dtype), a_layout)
     done = (count - 1) % 2
     mbarrier.wait(full.index(2 + done), ((count - 1) // 2) & 1)
@@ -162,7 +144,7 @@ def _attend_rows(
 
     row = row0 + gl.arange(0, 64, layout=gl.SliceLayout(1, o_layout))
     column = gl.arange(0, VALUE, layout=gl.SliceLayout(0, o_layout))
-    out = _scaled(acc, 1.0 / gl.maximum(total, 1e-30)).to(o.dtype.element_ty)
+    out = scaled(acc, 1.0 / gl.maximum(total, 1e-30)).to(o.dtype.element_ty)
     at = ((first_query + row) * heads + head)[:, None] * VALUE + column[None, :]
     gl.store(o + at, out, mask=(row < queries)[:, None])
 
