@@ -102,19 +102,25 @@ TOKENS = _metric(
 )  # fmt: skip
 KV_CACHE = _metric(
     "kv_cache_bytes", "B", Direction.NEITHER, "cache bytes",
-    "cache bytes that the call leaves behind and that grow with tokens",
+    "cache bytes that the call (serving: a request's prefill, on average) leaves behind and that "
+    "grow with tokens",
+    ("kernel", "model", "serving"),
 )  # fmt: skip
 KV_STATE = _metric(
     "kv_state_bytes", "B", Direction.NEITHER, "state bytes",
     "recurrent-state bytes that the call leaves behind, constant per sequence",
+    ("kernel", "model", "serving"),
 )  # fmt: skip
 KV_THROUGHPUT = _metric(
     "kv_throughput_gb_s", "GB/s", Direction.HIGHER, "KV throughput",
-    "(kv_cache_bytes + kv_state_bytes) / device_time_ms; prefill only",
+    "(kv_cache_bytes + kv_state_bytes) / device_time_ms; prefill only. Serving: / prefill time of "
+    "the server's metrics, else ttft_ms of requests that did not overlap (kv_prefill_source)",
+    ("kernel", "model", "serving"),
 )  # fmt: skip
 KV_THROUGHPUT_BITS = _metric(
     "kv_throughput_gbit_s", "Gbit/s", Direction.HIGHER, "KV throughput",
     "8 x kv_throughput_gb_s: the bandwidth that splitting prefill from decode needs",
+    ("kernel", "model", "serving"),
 )  # fmt: skip
 PEAK_MEMORY = _metric(
     "peak_memory_bytes", "B", Direction.LOWER, "peak memory",

@@ -93,6 +93,9 @@ def _columns(
     for name in (*_PLAIN, *_others(figures)):
         row[name] = _middle([record.values.get(name) for record in figures])
         row |= _interval(name, figures)
+    if is_serving:
+        sources = (record.provenance.get("kv_prefill_source") for record in figures)
+        row["kv_prefill_source"] = _joined(source for source in sources if source)
     return row | _method_columns(records, ok)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchx.architectures import load_architecture
 from benchx.core.device import Device
 from benchx.core.errors import BenchxError, StoreError
 from benchx.core.outcome import Outcome
@@ -37,7 +38,9 @@ class ServingLevel:
         self._spent_usd: dict[int, float] = {}  # of this process, which is one launch, by part
 
     def settings(self, part: ServingPart) -> dict[str, Any]:
-        """See `Level.settings`."""
+        """See `Level.settings`; an architecture that can't be read is said before anything runs."""
+        if part.engine.architecture is not None:
+            load_architecture(part.engine.architecture)
         return settings_of(part)
 
     def groups(self, points: Sequence[Point]) -> tuple[Group, ...]:

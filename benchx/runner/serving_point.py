@@ -11,7 +11,7 @@ from time import monotonic_ns
 from typing import Any
 
 from benchx.core import metric
-from benchx.core.errors import StoreError, UsageError
+from benchx.core.errors import BenchxError, StoreError, UsageError
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import Timing
@@ -19,13 +19,14 @@ from benchx.measure.telemetry import Telemetry
 from benchx.runner.serving_settings import load_plan, slo_of, time_limits, workload_settings
 from benchx.runner.session import Session
 from benchx.runner.spec import Settings
-from benchx.serving.engines.readiness import root_url
 from benchx.serving.engines.session import RunningEngine
+from benchx.serving.kv_footprint import kv_footprint
+from benchx.serving.kv_throughput import KvFigures, differ, kv_throughput
 from benchx.serving.load import LoadPlan, chains_of
 from benchx.serving.load_session import LoadOutcome, client_figures, client_notes, run_load
 from benchx.serving.metrics import LoadFigures, load_figures
 from benchx.serving.request import Endpoint, Request, RequestOutcome, RequestResult
-from benchx.serving.scrape import Scraper, Series
+from benchx.serving.scrape import Series
 from benchx.serving.server_summary import cache_state, summarise
 from benchx.serving.worker_job import LoadJob
 from benchx.serving.workloads.base import Workload
@@ -51,6 +52,16 @@ class PointResult:
     reason: str | None
     details: Mapping[str, Any]
     spent_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What a load was, and what came of it."""
+
+    loaded: LoadOutcome
+    plan: LoadPlan
+    workload: Workload
+    series: Series
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +94,19 @@ class ServingPoint:
         )
         if self.settings["load"]["warmup"]:
             self._warm_up(job, workload.warmup)
-        telemetry, scraper = Telemetry(self.session.device), self._scraper()
+        origin_ns = monotonic_ns()
+        telemetry, scraper = Telemetry(self.session.device), self.engine.scraper()
         telemetry.start()
         if scraper is not None:
             scraper.start()
         try:
-            loaded = self._load(job)
+            loaded = self._load(job, origin_ns)
         finally:
             seen = telemetry.stop()
             series = Series() if scraper is None else scraper.stop()
         self.engine.fail_if_gone()
-        return self._result(loaded, job.plan, workload, {**seen, **_server(series)})
+        made = Made(loaded=loaded, plan=job.plan, workload=workload, series=series)
+        return self._result(made, {**seen, **_server(series, origin_ns)})
 
     def _workload(self) -> Workload:
         engine = self.engine
@@ -126,17 +139,9 @@ class ServingPoint:
             plan = LoadPlan(concurrency=min(_WARMUP_AT_ONCE, len(requests)))
             run_load(replace(job, plan=plan, chains=chains_of(requests)), workers=1)
 
-    def _scraper(self) -> Scraper | None:
-        path = self.engine.capabilities.metrics_path
-        if path is None:
-            return None
-        endpoint = self.engine.endpoint
-        return Scraper(root_url(endpoint.base_url, path), endpoint=endpoint)
-
-    def _load(self, job: LoadJob) -> LoadOutcome:
+    def _load(self, job: LoadJob, origin_ns: int) -> LoadOutcome:
         workers = self.settings["load"]["workers"]
         log = self._log()
-        origin_ns = monotonic_ns()
 
         def keep(result: RequestResult) -> None:
             if log is not None:
@@ -166,19 +171,14 @@ class ServingPoint:
         name = f"{self.point.point_id}-launch-{spec.launch}-worker-{spec.worker}"
         return RequestLog(Path(spec.folder), name)
 
-    def _result(
-        self,
-        loaded: LoadOutcome,
-        plan: LoadPlan,
-        workload: Workload,
-        telemetry: Mapping[str, Any],
-    ) -> PointResult:
+    def _result(self, made: Made, telemetry: Mapping[str, Any]) -> PointResult:
+        loaded = made.loaded
         figures = load_figures(
             loaded.results, slo=slo_of(self.settings), gpus=self.engine.gpus.count
         )
         spent = sum(r.usage.cost for r in loaded.results if r.usage and r.usage.cost)
         provenance = self.engine.to_json() | {
-            "workload_digest": workload.digest,
+            "workload_digest": made.workload.digest,
             "outcomes": dict(figures.outcomes),
             "clients": len(loaded.reports),
             "client_peak_rss_bytes": max(one.peak_rss_bytes for one in loaded.reports),
@@ -188,19 +188,38 @@ class ServingPoint:
         if not figures.outcomes.get(RequestOutcome.OK.value):
             outcome, reason = nothing_ok(loaded.results)
             return PointResult(outcome=outcome, reason=reason, details=details, spent_usd=spent)
-        details["values"] = {**figures.values, **client_figures(loaded.reports)}
+        kv = self._kv(made)
+        provenance["kv_prefill_source"] = kv.source
+        client = client_figures(loaded.reports)
+        details["values"] = {**figures.values, **kv.values, **client}
         details["samples"] = figures.samples
-        details["timing"] = self._timing(loaded, plan, workload, figures)
+        details["timing"] = self._timing(made, figures, kv)
         return PointResult(outcome=Outcome.OK, reason=None, details=details, spent_usd=spent)
 
-    def _timing(
-        self, loaded: LoadOutcome, plan: LoadPlan, workload: Workload, figures: LoadFigures
-    ) -> Timing:
+    def _kv(self, made: Made) -> KvFigures:
+        """Where the architecture is unknown there is no figure, and the reason."""
+        try:
+            footprint = kv_footprint(self.engine.settings)
+        except BenchxError as error:
+            return KvFigures(missing=error.message)
+        salted = bool(workload_settings(self.settings, self.point).get("salted", True))
+        return kv_throughput(
+            footprint,
+            made.loaded.results,
+            series=made.series,
+            prompts_differ=salted and differ(made.workload.requests),
+        )
+
+    def _timing(self, made: Made, figures: LoadFigures, kv: KvFigures) -> Timing:
+        loaded, plan = made.loaded, made.plan
         free = plan.starts_s is not None and plan.concurrency is None
+        problem = made.series.problem
         notes = (
             *figures.notes,
             *client_notes(loaded.reports, loaded.results, open_loop=free),
-            *workload.notes,
+            *made.workload.notes,
+            *([f"server metrics are incomplete: {problem}"] if problem else []),
+            *([f"no KV throughput: {kv.missing}"] if kv.missing else []),
         )
         return Timing(
             timer="client",
@@ -211,11 +230,11 @@ class ServingPoint:
         )
 
 
-def _server(series: Series) -> dict[str, Any]:
+def _server(series: Series, origin_ns: int) -> dict[str, Any]:
     """What the server told of itself, where it did."""
     if not series.readings:
         return {} if series.problem is None else {"server_metrics_problem": series.problem}
-    return {"server": asdict(summarise(series)), "server_series": series.columns()}
+    return {"server": asdict(summarise(series)), "server_series": series.columns(origin_ns)}
 
 
 def nothing_ok(results: Sequence[RequestResult]) -> tuple[Outcome, str]:

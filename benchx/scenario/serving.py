@@ -152,6 +152,13 @@ def check_serving_part(part: ServingPart, origin: Located) -> None:
                     nearest=nearest_word(name, SERVING_AXES),
                 )
     check_kernel_part(part.as_kernel(), origin)
+    if part.engine.metrics_url is not None and part.engine.name != "endpoint":
+        raise ScenarioError(
+            origin.at(("engine", "metrics_url")).where,
+            key="engine.metrics_url",
+            problem=f"{part.engine.name} is started by benchx, which knows where its metrics are",
+            expected="`metrics_url` with `name: endpoint` only",
+        )
     by_trace = part.load.arrival == "trace" or "trace" in part.axes.get("arrival", ())
     if part.search is not None:
         _check_search(part, part.search, origin)

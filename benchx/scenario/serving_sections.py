@@ -6,13 +6,18 @@ receive them as plain data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from benchx.core.units import UnitError, parse_count
 from benchx.scenario.schema import DurationS, OpenShare, Settings, Word
+
+ADDRESS_EXPECTED = "an address such as http://127.0.0.1:8000/metrics"
+_SECRET_QUERY = re.compile(r"(?:^|[&_-])(?:token|key|secret|password|auth)=", re.IGNORECASE)
 
 LENGTHS_EXPECTED = "a number of tokens such as 1024 or 8k, or {kind: uniform, low: .., high: ..}"
 
@@ -40,12 +45,23 @@ def _lengths(value: object) -> int | dict[str, Any]:
     return {"kind": "uniform", "low": low, "high": high}
 
 
+def _address(value: object) -> str:
+    """An address that may be stored: results hold the scenario, so it can't hold a secret."""
+    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UnitError(value, ADDRESS_EXPECTED)
+    if parts.password is not None or _SECRET_QUERY.search(parts.query):
+        raise UnitError("an address with a secret in it", "a variable in api_key_env instead")
+    return str(value)
+
+
 def _words(value: object) -> object:
     return tuple(str(value).split()) if isinstance(value, str) else value
 
 
 Count = Annotated[int, PlainValidator(_count)]
 Lengths = Annotated[int | dict[str, Any], PlainValidator(_lengths)]
+Address = Annotated[str, PlainValidator(_address)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -55,6 +71,8 @@ class EngineSection(Settings):
 
     Attributes:
         python: Program and first arguments of the engine's own Python, one word or a list.
+        architecture: Descriptor of the model: a shipped name, a `.yaml` or a config.json.
+        metrics_url: Where an `endpoint` tells its metrics.
         ready_timeout_s: Until a generation returned tokens (`ready_timeout: 30m`).
     """
 
@@ -66,7 +84,9 @@ class EngineSection(Settings):
     host: Word = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     api: Literal["completions", "chat"] = "completions"
+    architecture: Word | None = None
     base_url: Word | None = None
+    metrics_url: Address | None = None
     api_key_env: Word | None = None
     headers: dict[Word, str] = Field(default_factory=dict)
     header_env: dict[Word, Word] = Field(default_factory=dict)

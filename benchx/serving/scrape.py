@@ -44,10 +44,12 @@ class Series:
     readings: tuple[Reading, ...] = ()
     problem: str | None = None
 
-    def columns(self) -> dict[str, list[Any]]:
-        """`at_ns` and one column per name; None where a reading lacks it."""
+    def columns(self, origin_ns: int = 0) -> dict[str, list[Any]]:
+        """`at_ns` (after `origin_ns`) and one column per name; None where a reading lacks it."""
         names = dict.fromkeys(name for reading in self.readings for name in reading.values)
-        table: dict[str, list[Any]] = {"at_ns": [reading.at_ns for reading in self.readings]}
+        table: dict[str, list[Any]] = {
+            "at_ns": [reading.at_ns - origin_ns for reading in self.readings]
+        }
         for name in names:
             table[name] = [reading.values.get(name) for reading in self.readings]
         return table
@@ -109,6 +111,11 @@ class Scraper:
     _problem: str | None = field(default=None, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last poll gave nothing, or None."""
+        return self._problem
 
     def start(self) -> None:
         """Read once at once, then in the background."""

@@ -58,14 +58,13 @@ class ServerSummary:
 
 def summarise(series: Series) -> ServerSummary:
     """The window's summary (`Series.between`)."""
-    computed = series.increase("input_computed")
     inside, outside = _hit_shares(series)
     return ServerSummary(
         kv_usage_share_max=series.highest("kv_usage_share"),
         preemptions=series.increase("preemptions"),
         prefix_hit_share=inside,
         external_hit_share=outside,
-        computed_share=_ratio(computed, _input_by_source(series)),
+        computed_share=computed_share(series),
         offload_out_bytes=series.increase("offload_out_bytes"),
         offload_in_bytes=series.increase("offload_in_bytes"),
         acceptance_length=_acceptance_length(series),
@@ -75,6 +74,15 @@ def summarise(series: Series) -> ServerSummary:
         ttft_mean_s=series.mean_of_histogram("ttft_s"),
         problem=series.problem,
     )
+
+
+def computed_share(series: Series) -> float | None:
+    """Share of prompt tokens that were computed and found in no cache; None if not told."""
+    by_source = _ratio(series.increase("input_computed"), _input_by_source(series))
+    inside, outside = _hit_shares(series)
+    if by_source is not None or inside is None:
+        return by_source
+    return 1 - inside - (outside or 0.0)
 
 
 def _hit_shares(series: Series) -> tuple[float | None, float | None]:

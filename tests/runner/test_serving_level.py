@@ -85,9 +85,15 @@ def measure(tmp_path: Path) -> Measure:
 
 
 @contextmanager
-def answering(status: int, body: Callable[[int], bytes]) -> Iterator[str]:
-    """A server that gives a JSON answer to every request; `body` gets the number of the request."""
+def answering(
+    status: int, body: Callable[[int], bytes], heads: list[dict[str, str]] | None = None
+) -> Iterator[str]:
+    """A server that gives a JSON answer to every request; `body` gets the number of the request.
+
+    It tells metrics, too; `heads` gets the headers of those who ask for them.
+    """
     count = 0
+    asked = [] if heads is None else heads
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -97,6 +103,16 @@ def answering(status: int, body: Callable[[int], bytes]) -> Iterator[str]:
             content = body(count)
             self.send_response(200 if count == 1 else status)
             self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_GET(self) -> None:
+            """Metrics in vLLM's words: a prefill of 50 ms for every request answered."""
+            asked.append(dict(self.headers))
+            name = "vllm:request_prefill_time_seconds"
+            content = f"{name}_count {count}\n{name}_sum {0.05 * count}\n".encode()
+            self.send_response(200 if self.path == "/metrics" else 404)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -206,6 +222,54 @@ def test_a_missing_key_fails_by_name_and_a_key_is_in_no_file(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not any(b"sk-secret-123" in path.read_bytes() for path in files)
+
+
+def test_a_running_servers_metrics_are_read_where_the_scenario_says(measure: Measure) -> None:
+    with answering(200, answer) as url:
+        metrics = url.removesuffix("/v1") + "/metrics"
+        (record,) = measure(url, more=f", metrics_url: '{metrics}', architecture: kimi-k3")
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.provenance["kv_prefill_source"] == "server"
+    assert record.telemetry["server"]["prefill_mean_s"] == pytest.approx(0.05)
+    series = record.telemetry["server_series"]
+    assert series["at_ns"][0] < 1e9  # counted from the start of the point
+    assert series["at_ns"] == sorted(series["at_ns"])
+    expected = (record.values["kv_cache_bytes"] + record.values["kv_state_bytes"]) / 0.05 / 1e9
+    assert record.values["kv_throughput_gb_s"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("path", [":9/metrics", "/nowhere"])
+def test_metrics_that_are_not_there_are_said_before_anything_is_measured(
+    measure: Measure, path: str
+) -> None:
+    with answering(200, answer) as url:
+        root = url.removesuffix("/v1")
+        there = f"http://127.0.0.1{path}" if path.startswith(":") else root + path
+        (record,) = measure(url, more=f", metrics_url: '{there}'")
+    assert record.outcome is Outcome.CRASHED
+    assert "engine.metrics_url gives no metrics" in (record.reason or "")
+    assert there in (record.reason or "")
+
+
+def test_the_key_of_a_service_is_not_sent_to_another_address(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-secret-123")
+    heads: list[dict[str, str]] = []
+    with answering(200, answer) as url, answering(200, answer, heads) as other:
+        there = other.removesuffix("/v1") + "/metrics"
+        (record,) = measure(url, more=f", api_key_env: SOME_KEY, metrics_url: '{there}'")
+    assert record.outcome is Outcome.OK, record.reason
+    assert heads
+    assert not any("sk-secret-123" in str(head) for head in heads)
+
+
+def test_an_unknown_model_has_no_kv_throughput_and_the_notes_say_why(measure: Measure) -> None:
+    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
+        (record,) = measure(truth.base_url)
+    assert "kv_throughput_gb_s" not in record.values
+    assert record.timing is not None
+    assert any("engine.architecture" in note for note in record.timing.notes)
 
 
 def test_one_point_that_cannot_be_made_does_not_stop_the_next(measure: Measure) -> None:

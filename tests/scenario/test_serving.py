@@ -95,6 +95,10 @@ def test_a_part_reads_back_from_its_own_json(tmp_path: Path) -> None:
         (("model: m", "model: m, port: 70000"), ("engine.port", "65535")),
         (("model: m", "model: m, ready_timeout: 30"), ("engine.ready_timeout", "with its unit")),
         (("engine: {name: vllm, model: m}\n", ""), ("engine", "missing")),
+        (("model: m", "model: m, metrics_url: 'http://h/metrics'"), ("`name: endpoint` only",)),
+        (("model: m", "model: m, metrics_url: 'h:8000/metrics'"), ("s.yaml:4", "an address such")),
+        (("model: m", "model: m, metrics_url: 'http://a:pw@h/m'"), ("api_key_env",)),
+        (("model: m", "model: m, metrics_url: 'http://h/m?api_key=pw'"), ("api_key_env",)),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(
@@ -106,6 +110,7 @@ def test_what_is_wrong_is_named_with_its_place(
         points(TEXT.replace(*change))
     for word in words:
         assert word in str(refused.value)
+    assert "pw" not in str(refused.value)
 
 
 def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001

@@ -49,7 +49,10 @@ class EngineSettings:
             empty: the Python that runs benchx.
         host, port: Where it listens; port None takes a free one.
         api: Which API to load.
+        architecture: Descriptor of the model (a name or a file), for the bytes of its cache; None:
+            by the model's own name or config.json.
         base_url: Of a server that runs already (`endpoint`), up to and including `/v1`.
+        metrics_url: Page of that server's metrics, in Prometheus' text format.
         api_key_env: Variable that holds its key.
         headers: Further request headers, no secrets.
         header_env: Header -> variable that holds its value.
@@ -81,7 +84,9 @@ class EngineSettings:
     host: str = "127.0.0.1"
     port: int | None = None
     api: Api = "completions"
+    architecture: str | None = None
     base_url: str | None = None
+    metrics_url: str | None = None
     api_key_env: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +133,7 @@ class Capabilities:
         strict_fields: Whether unknown fields of a request are refused.
         health_path: What to poll, from the root of the server.
         metrics_path: Where Prometheus text is, from the root; None: it tells nothing.
+        metrics_url: The same where it is another address.
         tokenize_path: Where text becomes ids, from the root; None: nowhere.
         reasoning_tokens: Whether `completion_tokens` includes reasoning.
     """
@@ -141,6 +147,7 @@ class Capabilities:
     strict_fields: bool = False
     health_path: str | None = "/health"
     metrics_path: str | None = None
+    metrics_url: str | None = None
     tokenize_path: str | None = None
     reasoning_tokens: bool = True
 

@@ -63,6 +63,7 @@ class EndpointEngine:
             done_marker=True,
             token_ids=bool(settings.token_ids),
             health_path=None,
+            metrics_url=settings.metrics_url,
         )
 
     def exact_length(self, tokens: int) -> Mapping[str, Any]:

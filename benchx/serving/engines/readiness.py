@@ -47,6 +47,12 @@ def root_url(base_url: str, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
+def origin_of(url: str) -> tuple[str, str]:
+    """Scheme and host with port: what makes two addresses the same server."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
 class ReadinessCheck:
     """Waits for one engine.
 

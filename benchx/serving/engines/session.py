@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from benchx.core.errors import UsageError
+from benchx.core.outcome import Outcome
 from benchx.serving.engines.base import Capabilities, Engine, EngineSettings
 from benchx.serving.engines.gpus import GpuUse, gpus_in_use, read_memory
-from benchx.serving.engines.process import EngineProcess, Launch, claim_port
+from benchx.serving.engines.process import EngineFailed, EngineProcess, Launch, claim_port
 from benchx.serving.engines.python_package import installed_version
-from benchx.serving.engines.readiness import Readiness, ReadinessCheck
+from benchx.serving.engines.readiness import Readiness, ReadinessCheck, origin_of, root_url
 from benchx.serving.request import Endpoint, Request
+from benchx.serving.scrape import Scraper
 from benchx.serving.server_summary import acceptance_mode
 from benchx.serving.trial import TRIAL, TRIAL_IDS, try_once
 
@@ -57,6 +59,19 @@ class RunningEngine:
         """Raise EngineFailed when the engine has died."""
         if self.process is not None:
             self.process.fail_if_gone()
+
+    def scraper(self) -> Scraper | None:
+        """What reads its metrics; None where it tells none.
+
+        An address of its own gets the endpoint's key only where both are one server.
+        """
+        able, endpoint = self.capabilities, self.endpoint
+        if able.metrics_url is not None:
+            is_same = origin_of(able.metrics_url) == origin_of(endpoint.base_url)
+            return Scraper(able.metrics_url, endpoint=endpoint if is_same else None)
+        if able.metrics_path is None:
+            return None
+        return Scraper(root_url(endpoint.base_url, able.metrics_path), endpoint=endpoint)
 
     def to_json(self) -> dict[str, Any]:
         """What a record says of it: no secret (variables are named, never read), no folder."""
@@ -136,7 +151,7 @@ def _trial(engine: Engine, settings: EngineSettings) -> Request:
 def _attached(engine: Engine, settings: EngineSettings, trial: Request) -> RunningEngine:
     endpoint, able = engine.endpoint(settings, port=0), engine.capabilities(settings)
     endpoint.secret_headers()  # a missing key is said before anything is sent
-    return RunningEngine(
+    found = RunningEngine(
         engine=engine,
         settings=settings,
         endpoint=endpoint,
@@ -144,6 +159,22 @@ def _attached(engine: Engine, settings: EngineSettings, trial: Request) -> Runni
         readiness=_ready(endpoint, able, settings, trial, None),
         gpus=GpuUse(count=settings.gpus, source="declared"),
     )
+    if able.metrics_url is not None:
+        _need_metrics(found)
+    return found
+
+
+def _need_metrics(engine: RunningEngine) -> None:
+    """Metrics that were asked for are there, or nothing is measured."""
+    scraper = engine.scraper()
+    assert scraper is not None
+    scraper.poll()
+    if scraper.problem is not None:
+        raise EngineFailed(
+            f"engine.metrics_url gives no metrics: {scraper.problem}",
+            outcome=Outcome.CRASHED,
+            hint="correct it, or leave it out to measure without the server's metrics",
+        )
 
 
 def _ready(
