@@ -39,7 +39,8 @@ def test_a_shipped_scenario_expands_with_what_is_registered(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_scenario_begins_with_question_level_and_hardware(name: str) -> None:
     text = shipped()[name].read_text()
-    assert re.match(r"# Question: .+\?\n# Level: (kernel|model|serving)\. Hardware: .+\.\n", text)
+    level = r"(kernel|model|serving|kernel and model)"
+    assert re.match(rf"# Question: .+\?\n# Level: {level}\. Hardware: .+\.\n", text)
     assert load(name).title.endswith("?")
 
 
@@ -87,8 +88,17 @@ def test_the_ancestry_is_compared_at_equal_shape(registered: Vocabulary) -> None
 
 def test_quickstart_needs_no_package_beyond_torch(registered: Vocabulary) -> None:
     points = expand(load("quickstart"), registered)
-    assert {p.backend for p in points} <= {"recurrent", "chunked", "absorbed", "expanded", "sdpa"}
-    assert {p.subject for p in points} == {"kda_prefill", "kda_decode", "mla_prefill", "mla_decode"}
+    words = {word for point in points for word in point.backend.split("+")}
+    assert words <= {"recurrent", "chunked", "absorbed", "expanded", "sdpa"}
+    assert {p.subject for p in points} == {
+        "kda_prefill", "kda_decode", "mla_prefill", "mla_decode", "kimi-linear-48b-a3b",
+    }  # fmt: skip
+
+
+def test_quickstart_holds_kv_throughput_as_its_own_scenario_does(registered: Vocabulary) -> None:
+    own = expand(load("kv-throughput-cpu"), registered)
+    held = [point for point in expand(load("quickstart"), registered) if point.kind == "model"]
+    assert [point.point_id for point in held] == [point.point_id for point in own]
 
 
 def test_whole_number_axes_of_every_operator_refuse_negative_sizes(registered: Vocabulary) -> None:
