@@ -98,7 +98,8 @@ def test_quickstart_needs_no_package_beyond_torch(registered: Vocabulary) -> Non
 def test_quickstart_holds_kv_throughput_as_its_own_scenario_does(registered: Vocabulary) -> None:
     own = expand(load("kv-throughput-cpu"), registered)
     held = [point for point in expand(load("quickstart"), registered) if point.kind == "model"]
-    assert [point.point_id for point in held] == [point.point_id for point in own]
+    assert [(p.backend, p.params) for p in held] == [(p.backend, p.params) for p in own]
+    assert load("quickstart").parts[-1].measure == load("kv-throughput-cpu").parts[-1].measure
 
 
 def test_whole_number_axes_of_every_operator_refuse_negative_sizes(registered: Vocabulary) -> None:
