@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchx.core.errors import UsageError, nearest_word
@@ -15,6 +15,7 @@ from benchx.reporting.method import method_lines
 from benchx.reporting.model_cost import SLICE_COST, model_costs, priced_models
 from benchx.reporting.serving_facts import SERVING, Deployment, deployments
 from benchx.reporting.serving_table import serving_table
+from benchx.reporting.serving_timeline import TimelineSource, sources
 from benchx.reporting.speedup import (
     MeanSpeedUp,
     SpeedUp,
@@ -39,6 +40,7 @@ class Section:
         op: Operator, model or data set.
         is_serving: Whether its rows are serving points, which have no speed-ups.
         baseline: The backend whose speed counts as 1; None when nothing was ok.
+        timelines: Where the loads of serving points are stored.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Section:
     baseline: str | None
     speed_ups: tuple[SpeedUp, ...]
     means: tuple[MeanSpeedUp, ...]
+    timelines: tuple[TimelineSource, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +127,8 @@ def _run_part(run: Run, rows: pd.DataFrame, *, prefix: str, baseline: str | None
     for name in dict.fromkeys(served["op"]):
         frame = served[served["op"] == name]
         key = f"{prefix}serving-{_file_word(str(name))}"
-        sections.append(_serving_section(key, str(name), header, frame, known))
+        section = _serving_section(key, str(name), header, frame, known)
+        sections.append(replace(section, timelines=sources(run)))
     return RunPart(header=header, method=method_lines(run), sections=tuple(sections))
 
 

@@ -26,6 +26,9 @@ RECORDED = (
 )  # fmt: skip
 """Columns that say how a row was measured."""
 
+KV_SOURCE = "kv_prefill_source"
+"""Where the prefill time of a serving row is from; other rows lack it."""
+
 TIME = "device_time_ms_p50"
 TIME_LOW = "device_time_ms_ci_low"
 TIME_HIGH = "device_time_ms_ci_high"
@@ -80,7 +83,7 @@ def is_figure(column: str) -> bool:
 
 def axis_columns(frame: pd.DataFrame) -> tuple[str, ...]:
     """The columns that are axes: whatever is neither identity, recorded fact nor figure."""
-    known = {*IDENTITY, *RECORDED}
+    known = {*IDENTITY, *RECORDED, KV_SOURCE}
     return tuple(
         column for column in frame.columns if column not in known and not is_figure(column)
     )

@@ -11,6 +11,7 @@ from benchx.core.outcome import Outcome
 from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.chart_load import load_lines, quantities
 from benchx.reporting.chart_pareto import X, pareto, throughput_column
+from benchx.reporting.chart_timeline import timeline_strips
 from benchx.reporting.document import Section, unmeasured
 from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_name
 from benchx.reporting.numbers import interval_words
@@ -18,17 +19,21 @@ from benchx.reporting.serving_layout import (
     SERIES,
     ServingPanel,
     load_axis,
+    load_text,
     measured,
     serving_panels,
     with_series,
 )
+from benchx.reporting.serving_timeline import TimelineSource
 from benchx.reporting.theme import Style, styles_for
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 _PARETO_PANELS = 6
 _LOAD_PANELS = 3
+_TIME_LINES = 4
 
 
 def plan_serving(section: Section) -> FigureList:
@@ -40,7 +45,11 @@ def plan_serving(section: Section) -> FigureList:
     frame = with_series(section.frame)
     panels = serving_panels(frame)
     styles = styles_for(frame[SERIES])
-    found = [*_pareto(section, panels, styles), *_load(section, panels, styles)]
+    found = [
+        *_pareto(section, panels, styles),
+        *_load(section, panels, styles),
+        *_timelines(section, panels),
+    ]
     return FigureList(
         plans=tuple(item for item in found if isinstance(item, FigurePlan)),
         omissions=tuple(item for item in found if isinstance(item, str)),
@@ -82,6 +91,60 @@ def _load(
         section, fit, title, "latency", note, _LOAD_PANELS,
         lambda page, frame: load_lines(page, load, styles=styles, frame=frame),
     )  # fmt: skip
+
+
+def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigurePlan | str]:
+    """The highest load of each line of each workload: there a server shows what limits it."""
+    what = section.table.title
+    stored = {one.point_id: one for one in section.timelines if one.has_requests}
+    if not stored:
+        return [f"{what}: no time line, the run folder holds no requests."]
+    axis, rows = load_axis(section.frame), []
+    for panel in panels:
+        for _, own in panel.rows.groupby(SERIES, sort=False):
+            shown = own[own["point_id"].isin(list(stored))]
+            rows += [(panel, shown.iloc[_highest(shown, axis)])] if len(shown) else []
+    found: list[FigurePlan | str] = [
+        _timeline(section, stored[str(row["point_id"])], _words(panel, row, axis, section), number)
+        for number, (panel, row) in enumerate(rows[:_TIME_LINES])
+    ]
+    if len(rows) > _TIME_LINES:
+        found.append(f"{what}: time lines of the first {_TIME_LINES} of {len(rows)} lines only.")
+    return found
+
+
+def _highest(rows: pd.DataFrame, axis: str | None) -> int:
+    return 0 if axis is None else int(rows[axis].astype(float).to_numpy().argmax())
+
+
+def _words(panel: ServingPanel, row: pd.Series, axis: str | None, section: Section) -> str:
+    """What tells a point from the others: its load, workload and settings."""
+    names = {"request_rate": "requests/s"}
+    load = [] if axis is None else [f"{names.get(axis, axis)} {load_text(axis, float(row[axis]))}"]
+    series = row[SERIES] if len(set(with_series(section.frame)[SERIES])) > 1 else ""
+    return ", ".join(word for word in (*load, panel.title, series) if word)
+
+
+def _timeline(section: Section, source: TimelineSource, words: str, number: int) -> FigurePlan:
+    title = f"{section.table.title}: time line" + (f" at {words}" if words else "")
+    return FigurePlan(
+        name=plan_name(section.key, "timeline", number),
+        title=title,
+        description=f"{title}: requests in flight, output tokens per second, KV cache in use",
+        build=partial(_draw_timeline, source, title, section.header.source_line()),
+    )
+
+
+def _draw_timeline(source: TimelineSource, title: str, footer: str) -> Figure:
+    line = source.read()
+    notes = [f"Launch {source.launch + 1}, by the client's clock, tokens per {line.bin_s:.2g} s."]
+    if line.steady_s is not None:
+        notes.append("Shaded: from the first end to the last send, the steady state.")
+    if line.failed_s:
+        notes.append(f"x: {len(line.failed_s)} requests that were not ok, at their end.")
+    if not line.kv_usage.times_s:
+        notes.append("The server does not tell how much of its KV cache is in use.")
+    return timeline_strips(line, Frame(title=title, notes=(" ".join(notes),), source=footer))
 
 
 def _plans(

@@ -48,6 +48,11 @@ _FIGURES = (
         legend="over the GPUs observed",
     ),
     _column(
+        "kv_gbit", "KV Gbit/s", metric.KV_THROUGHPUT_BITS.id, keep=85,
+        legend="cache and state that a request's prefill leaves / its time",
+    ),
+    _column("kv_gb", "KV GB/s", metric.KV_THROUGHPUT.id, keep=15, legend=""),
+    _column(
         "goodput", "good req/s", metric.GOODPUT.id, keep=70,
         legend="goodput: requests within the SLO / wall time",
     ),

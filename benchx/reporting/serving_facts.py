@@ -25,6 +25,7 @@ class Deployment:
         gpu_names: Kinds of GPU, as the driver names them.
         pricing: The scenario's `cost` (`hardware`, `prices`); None: nothing is to be priced.
         slo: Limits of a good request as the scenario writes them (`ttft` -> `2.0s`).
+        version: Engine and version as it told (`vllm 0.26.0`), equal in every launch.
     """
 
     model: str | None
@@ -33,6 +34,7 @@ class Deployment:
     gpu_names: tuple[str, ...]
     pricing: Mapping[str, Any] | None
     slo: Mapping[str, str]
+    version: str | None = None
 
 
 def deployments(run: Run) -> dict[str, Deployment]:
@@ -55,6 +57,7 @@ def _deployment(part: Mapping[str, Any], records: Iterable[LaunchRecord]) -> Dep
     named = (part.get("engine") or {}).get("model") or _same(one.get("model") for one in told)
     kinds = dict.fromkeys(str(name) for one in told for name in one.get("gpu_names") or ())
     return Deployment(
+        version=_same(one.get("version") for one in told),
         model=_portable(str(named)) if named else None,
         gpus=_same(one.get("gpus") for one in told),
         gpus_source=_same(one.get("gpus_source") for one in told),

@@ -10,7 +10,7 @@ from benchx.core.outcome import Outcome
 from benchx.reporting import numbers
 from benchx.reporting.columns import Column, FigureColumn
 from benchx.reporting.cost_columns import CostColumns
-from benchx.reporting.frame import AxisSplit, split_axes
+from benchx.reporting.frame import KV_SOURCE, AxisSplit, split_axes
 from benchx.reporting.notes import Footnotes
 from benchx.reporting.serving_columns import figure_text, serving_figures
 from benchx.reporting.serving_cost import point_cost
@@ -103,12 +103,26 @@ def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deploymen
     shown = [known[str(point)] for point in frame["point_id"]]
     models = {one.model for one in shown}
     words = [f"model {shown[0].model}"] if len(models) == 1 and shown[0].model else []
+    versions = dict.fromkeys(one.version for one in shown if one.version)
+    words += [" / ".join(versions)] if versions else []
     words += [f"{axis} {value_text(value)}" for axis, value in axes.fixed.items()]
     states = list(dict.fromkeys(state for state in frame["cache"] if state is not None))
-    words += [f"server's prefix cache {'/'.join(states)}"] if states else []
+    words += [f"server's prefix cache {'/'.join(states)}"] if states != ["unknown"] else []
+    words += _prefill_sources(frame)
     limits = dict.fromkeys(" ".join(pair) for one in shown for pair in one.slo.items())
     words += [f"SLO: {', '.join(limits)}"] if limits else []
     return ", ".join(words)
+
+
+def _prefill_sources(frame: pd.DataFrame) -> list[str]:
+    """Where the prefill time behind KV throughput is from."""
+    if KV_SOURCE not in frame.columns:
+        return []
+    told = {"server": "the server's metrics", "ttft": "TTFT at one request at a time"}
+    sources = dict.fromkeys(
+        part for text in frame[KV_SOURCE].dropna() for part in str(text).split("+")
+    )
+    return [f"prefill time: {' / '.join(told[one] for one in sources)}"] if sources else []
 
 
 def _no_interval(frame: pd.DataFrame) -> list[str]:

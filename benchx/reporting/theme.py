@@ -17,7 +17,7 @@ COLUMN_WIDTH_IN = 7.0
 PNG_DPI = 200
 
 # Ordered so that the first ones differ most in lightness and contrast at least 3:1 with white.
-_PALETTE = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+PALETTE = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "<", "p", ">")
 _DASHES: tuple[Any, ...] = (
     "-",
@@ -79,7 +79,7 @@ def styles_for(backends: Iterable[str]) -> dict[str, Style]:
     """
     return {
         name: Style(
-            colour=_PALETTE[index % len(_PALETTE)],
+            colour=PALETTE[index % len(PALETTE)],
             marker=_MARKERS[index % len(_MARKERS)],
             dashes=_DASHES[index % len(_DASHES)],
         )

@@ -168,8 +168,11 @@ class ServingPoint:
         spec = self.session.spec
         if spec.folder is None:
             return None
-        name = f"{self.point.point_id}-launch-{spec.launch}-worker-{spec.worker}"
-        return RequestLog(Path(spec.folder), name)
+        return RequestLog(Path(spec.folder), self._log_name())
+
+    def _log_name(self) -> str:
+        spec = self.session.spec
+        return f"{self.point.point_id}-launch-{spec.launch}-worker-{spec.worker}"
 
     def _result(self, made: Made, telemetry: Mapping[str, Any]) -> PointResult:
         loaded = made.loaded
@@ -178,6 +181,7 @@ class ServingPoint:
         )
         spent = sum(r.usage.cost for r in loaded.results if r.usage and r.usage.cost)
         provenance = self.engine.to_json() | {
+            "requests": self._log_name(),
             "workload_digest": made.workload.digest,
             "outcomes": dict(figures.outcomes),
             "clients": len(loaded.reports),

@@ -137,6 +137,31 @@ def read_requests(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return lines | tables
 
 
+def has_load(folder: Path, name: str) -> bool:
+    """Whether the rows of one load are there, finished or not."""
+    return any(_files(folder, name))
+
+
+def read_load(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Rows of one load.
+
+    Args:
+        folder: The run folder.
+        name: As given to `RequestLog`.
+
+    Raises:
+        StoreError: It is not there or can't be read.
+    """
+    for file in _files(folder, name):
+        return _decode(file) if file.suffix == ".parquet" else list(read_entries(file).items)
+    raise StoreError(f"{folder} holds no requests named {name}")
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    both = [folder / REQUESTS_FOLDER / f"{name}.{ending}" for ending in ("parquet", "jsonl")]
+    return [file for file in both if file.is_file()]
+
+
 def _decode(file: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq

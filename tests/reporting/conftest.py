@@ -299,8 +299,8 @@ def make_serving_run(
             row |= serving_figures(point.params) | dict(changes or {})
         rows.append(row)
     told = {
-        "engine": engine, "version": "4.5.6", "model": "tiny-9b", "gpus": 2, "gpus_source": "nvml",
-        "gpu_names": ["NVIDIA H200", "NVIDIA H200"],
+        "engine": engine, "version": f"{engine} 4.5.6", "model": "tiny-9b", "gpus": 2,
+        "gpus_source": "nvml", "gpu_names": ["NVIDIA H200", "NVIDIA H200"],
     } | dict(provenance or {})  # fmt: skip
     run = make_run(rows, run_id=run_id, records=[])
     part = {"kind": "serving", "name": "synthetic", "engine": {"name": engine}, "cost": cost}
@@ -327,9 +327,11 @@ def serving_figures(params: Mapping[str, Any]) -> dict[str, Any]:
         "tpot_ms_ci_high": 1.02 * tpot, "tpot_ms_p99": 1.3 * tpot, "e2e_ms_p50": ttft + 255 * tpot,
         "interactivity_tok_s_p50": 1000 / tpot, "output_throughput_tok_s": output,
         "input_throughput_tok_s": 4 * output, "total_throughput_tok_s": 5 * output,
-        "output_throughput_tok_s_per_gpu": output / 2, "goodput_req_s": output / 300,
-        "goodput_share": 0.87, "error_rate": 0.0, "timer": "client", "cache": "cold",
-        "stop": "complete", "notes": None, "device_name": "Synthetic 1", "device_count": 1,
+        "output_throughput_tok_s_per_gpu": output / 2, "kv_throughput_gb_s": 0.45 - load / 1000,
+        "kv_throughput_gbit_s": 3.6 - load / 125, "kv_prefill_source": "server",
+        "goodput_req_s": output / 300, "goodput_share": 0.87, "error_rate": 0.0,
+        "timer": "client", "cache": "cold", "stop": "complete", "notes": None,
+        "device_name": "Synthetic 1", "device_count": 1,
         "version": "4.5.6",
     }  # fmt: skip
 

@@ -50,6 +50,23 @@ def test_serving_points_have_times_of_requests_and_no_device_time(serving_run: R
     assert "model tiny-9b" in section.table.caption
 
 
+def test_kv_throughput_comes_with_the_source_of_its_time(
+    serving_run: Run, make_serving_run: RunMaker
+) -> None:
+    section = section_of(serving_run)
+    assert cells(section, "kv_gbit")[0] == "3.59"
+    assert "prefill time: the server's metrics" in section.table.caption
+    assert "kv_prefill_source" not in keys(section)
+    gone = {"kv_throughput_gbit_s": None, "kv_throughput_gb_s": None, "kv_prefill_source": None}
+    without = section_of(make_serving_run(LOADS, changes=gone))
+    assert not {"kv_gbit", "kv_gb"} & set(keys(without))
+    assert "prefill time" not in without.table.caption
+
+
+def test_the_version_of_the_engine_is_in_the_caption(serving_run: Run) -> None:
+    assert "alpha 4.5.6" in section_of(serving_run).table.caption
+
+
 def test_a_failed_point_shows_its_reason_and_no_figure(serving_run: Run) -> None:
     section = section_of(serving_run)
     last = section.table.rows[-1]

@@ -147,7 +147,7 @@ def test_points_without_streaming_have_no_chart_of_times(make_serving_run: RunMa
     }
     found = plans_of(make_serving_run(LOADS, changes=gone))
     assert found.plans == ()
-    assert len(found.omissions) == 2
+    assert len(found.omissions) == 3
 
 
 def test_figures_are_written_under_their_own_names(serving_run: Run, tmp_path: Path) -> None:
