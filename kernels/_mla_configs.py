@@ -11,7 +11,8 @@ import triton
 
 from benchx_kernels._configs import processors
 
-Kernel = Literal["portable", "hopper"]
+DecodeKernel = Literal["portable", "hopper", "ahead"]
+PrefillKernel = Literal["portable", "hopper"]
 MOST_SPLITS = 128
 HEADS_TOGETHER = 16
 _GLUON_SINCE = (3, 6)
@@ -29,22 +30,25 @@ class MlaDecodeConfig:
     """How a decode step is cut.
 
     Attributes:
-        kernel: `portable` is plain Triton, `hopper` needs sm_90.
-        block_m: Rows (query tokens x heads) of a program; 64 in `hopper`.
-        block_n: Keys of a tile; 64 in `hopper`.
+        kernel: `portable` is plain Triton; `hopper` and `ahead` need sm_90, and `ahead` starts
+            the scores of the next tiles earlier.
+        block_m: Rows (query tokens x heads) of a program; 64 but in `portable`.
+        block_n: Keys of a tile; 64 but in `portable`.
         warps: Warps of a program of `portable`.
         stages: Depth of the software pipeline of `portable`.
         resident: Programs that one processor holds at a time.
         splits: Pieces that each sequence is cut into; 0 picks what fills the device.
+        piece: Columns of the cache that `ahead` copies at a time: 64, 128 or 256.
     """
 
-    kernel: Kernel = "portable"
+    kernel: DecodeKernel = "portable"
     block_m: int = 64
     block_n: int = 64
     warps: int = 8
     stages: int = 2
     resident: int = 1
     splits: int = 0
+    piece: int = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ class MlaPrefillConfig:
     """How a prefill is cut.
 
     Attributes:
-        kernel: As in `MlaDecodeConfig`.
+        kernel: `portable` is plain Triton, `hopper` needs sm_90.
         block_m: Queries of a program; 128 in `hopper`.
         block_n: Keys of a tile; 128 in `hopper`.
         warps: Warps of a program of `portable`.
@@ -61,7 +65,7 @@ class MlaPrefillConfig:
             head's keys in L2; with more, the longest blocks come first everywhere. 0 picks.
     """
 
-    kernel: Kernel = "portable"
+    kernel: PrefillKernel = "portable"
     block_m: int = 128
     block_n: int = 64
     warps: int = 8

@@ -123,7 +123,7 @@ def _plan(
     rows, page_size, table_width = tokens * heads, kv_cache.shape[1], block_table.shape[1]
     hopper = _no_hopper(q, kv_cache, kv_lora)
     config = config or decode_config(q.device, rows, hopper=hopper is None)
-    if config.kernel == "hopper":
+    if config.kernel != "portable":
         require(hopper is None, f"no Hopper kernel here: {hopper}")
     shape = {"TOKENS": tokens, "LATENT": kv_lora, "ROPE": width - kv_lora, "PAGE": page_size}
     whole, split = (_launcher(config, {**shape, "SPLIT": several}) for several in (False, True))
@@ -133,27 +133,27 @@ def _plan(
         held=table_width * page_size,
         blocks=-(rows // -config.block_m),
         sizes=(rows, heads, table_width),
-        views=partial(_views, config.kernel, kv_lora),
+        views=partial(_views, config, kv_lora),
         whole=whole,
         split=split,
     )
 
 
 def _launcher(config: MlaDecodeConfig, constants: dict[str, int]) -> Launcher:
-    if config.kernel == "hopper":
+    if config.kernel != "portable":
         from benchx_kernels import _mla_hopper
 
-        return _mla_hopper.decode_launcher(constants)
+        return _mla_hopper.decode_launcher(config, constants)
     cut = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "STAGES": config.stages}
     return Launcher(portable.attend, constants | cut, {"num_warps": config.warps})
 
 
-def _views(kernel: str, kv_lora: int, kv_cache: torch.Tensor) -> tuple[Any, ...]:
-    if kernel == "portable":
+def _views(config: MlaDecodeConfig, kv_lora: int, kv_cache: torch.Tensor) -> tuple[Any, ...]:
+    if config.kernel == "portable":
         return (kv_cache,)
     from benchx_kernels import _mla_hopper
 
-    return _mla_hopper.cache_maps(kv_cache, kv_lora)
+    return _mla_hopper.cache_maps(kv_cache, kv_lora, _mla_hopper.piece_of(config, kv_lora))
 
 
 def _no_hopper(q: Form, kv_cache: Form, kv_lora: int) -> str | None:

@@ -59,7 +59,7 @@ def _load_tiles(
 
 
 @gluon.jit
-def _load_queries(queries, q, line, place, LATENT: gl.constexpr, ROPE: gl.constexpr):
+def load_queries(queries, q, line, place, LATENT: gl.constexpr, ROPE: gl.constexpr):
     """Copy 64 rows of q into shared memory; rows that don't exist become 0."""
     half: gl.constexpr = LATENT // 2
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
@@ -91,7 +91,7 @@ def _scores(queries, tiles, full, slot, phase, ROPE: gl.constexpr):
 
 
 @gluon.jit
-def _publish(weights, top, ready, p, higher, slot):
+def publish(weights, top, ready, p, higher, slot):
     """Hand a tile's weights and running maximum to the other warpgroup."""
     weights.index(slot).store(p)
     top.index(slot).store(higher)
@@ -100,7 +100,7 @@ def _publish(weights, top, ready, p, higher, slot):
 
 
 @gluon.jit
-def _clear_tail(values, start, stop):
+def clear_tail(values, start, stop):
     """Zero the rows of positions from `stop` on: a weight of 0 times a NaN there is a NaN."""
     if start + 64 > stop:
         layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
@@ -112,7 +112,7 @@ def _clear_tail(values, start, stop):
 
 
 @gluon.jit
-def _bounds(span, place, TOKENS: gl.constexpr):
+def row_bounds(span, place, TOKENS: gl.constexpr):
     """Rows of the program; where its keys stop, where rows stop seeing them, each row's last."""
     row0, _, heads = place
     _, high, _, length = span
@@ -135,9 +135,9 @@ def _left_group(
     rows: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
     o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, half, 16])
     a_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, k_width=2)
-    _load_queries(queries, q, line, place, LATENT, ROPE)
+    load_queries(queries, q, line, place, LATENT, ROPE)
     mbarrier.arrive(ready.index(4))
-    row, stop, seen, last = _bounds(span, place, TOKENS)
+    row, stop, seen, last = row_bounds(span, place, TOKENS)
     left = tiles[0]
     peak = gl.full([64], -1e30, gl.float32, layout=rows)
     total = gl.zeros([64], gl.float32, layout=rows)
@@ -148,8 +148,8 @@ def _left_group(
         s = warpgroup_mma_wait(0, deps=[_scores(queries, tiles, full, 0, phase, ROPE)])
         p, higher = tile_weights(s, peak, start, last, seen, scale)
         p16 = p.to(q.dtype.element_ty)
-        _publish(weights, top, ready, p16, higher, 0)
-        _clear_tail(left.index(0), start, stop)
+        publish(weights, top, ready, p16, higher, 0)
+        clear_tail(left.index(0), start, stop)
         shrink = gl.exp2(peak - higher)
         total = total * shrink + gl.sum(p, axis=1)
         acc = scaled(acc, shrink)
@@ -162,17 +162,17 @@ def _left_group(
         total *= shrink
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(0))
-        _clear_tail(left.index(1), start + 64, stop)
+        clear_tail(left.index(1), start + 64, stop)
         acc = scaled(acc, shrink)
         acc = warpgroup_mma(weights.index(1), left.index(1), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(1))
 
-    total = _shared_sum(sums, ready, total, 0)
+    total = shared_sum(sums, ready, total, 0)
     if SPLIT:
         log2 = gl.where(total > 0, peak + gl.log2(total), float("-inf"))
         gl.store(lse + out_line + row * out_stride, log2, mask=row < place[1])
-    _store_half(o, acc, total, place, out_line, out_stride, 0, LATENT)
+    store_half(o, acc, total, place, out_line, out_stride, 0, LATENT)
 
 
 @gluon.jit
@@ -187,7 +187,7 @@ def _right_group(
     rows: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
     o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, half, 16])
     a_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, k_width=2)
-    _, stop, seen, last = _bounds(span, place, TOKENS)
+    _, stop, seen, last = row_bounds(span, place, TOKENS)
     right = tiles[1]
     peak = gl.full([64], -1e30, gl.float32, layout=rows)
     total = gl.zeros([64], gl.float32, layout=rows)
@@ -202,30 +202,30 @@ def _right_group(
         higher = top.index(0).load(rows)
         shrink = gl.exp2(peak - higher)
         total *= shrink
-        _clear_tail(right.index(0), start - 64, stop)
+        clear_tail(right.index(0), start - 64, stop)
         acc = scaled(acc, shrink)
         acc = warpgroup_mma(weights.index(0), right.index(0), acc, is_async=True)
         s = warpgroup_mma_wait(1, deps=[s])
         p, peak = tile_weights(s, higher, start, last, seen, scale)
         p16 = p.to(q.dtype.element_ty)
-        _publish(weights, top, ready, p16, peak, 1)
+        publish(weights, top, ready, p16, peak, 1)
         shrink = gl.exp2(higher - peak)
         total = total * shrink + gl.sum(p, axis=1)
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(2))
-        _clear_tail(right.index(1), start, stop)
+        clear_tail(right.index(1), start, stop)
         acc = scaled(acc, shrink)
         a = gl.convert_layout(p16, a_layout)
         acc = warpgroup_mma(a, right.index(1), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(3))
 
-    total = _shared_sum(sums, ready, total, 1)
-    _store_half(o, acc, total, place, out_line, out_stride, half, LATENT)
+    total = shared_sum(sums, ready, total, 1)
+    store_half(o, acc, total, place, out_line, out_stride, half, LATENT)
 
 
 @gluon.jit
-def _shared_sum(sums, ready, total, group: gl.constexpr):
+def shared_sum(sums, ready, total, group: gl.constexpr):
     """The denominator: each warpgroup has summed the weights of its own tiles."""
     sums.index(group).store(total)
     mbarrier.arrive(ready.index(2 + group))
@@ -234,7 +234,7 @@ def _shared_sum(sums, ready, total, group: gl.constexpr):
 
 
 @gluon.jit
-def _store_half(o, acc, total, place, out_line, out_stride, first, LATENT: gl.constexpr):
+def store_half(o, acc, total, place, out_line, out_stride, first, LATENT: gl.constexpr):
     """Normalise and store columns [first, first + LATENT / 2); 0 where nothing was seen."""
     layout: gl.constexpr = acc.type.layout
     row = place[0] + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
@@ -245,7 +245,7 @@ def _store_half(o, acc, total, place, out_line, out_stride, first, LATENT: gl.co
 
 
 @gluon.jit
-def _buffers(dtype: gl.constexpr, half_map, rope_map, LATENT: gl.constexpr, ROPE: gl.constexpr):
+def make_buffers(dtype: gl.constexpr, half_map, rope_map, LATENT: gl.constexpr, ROPE: gl.constexpr):
     """Shared memory: queries, two tiles, their weights and maxima, and the two groups' sums."""
     half: gl.constexpr = LATENT // 2
     q_l = gl.allocate_shared_memory(dtype, [64, half], half_map.layout)
@@ -268,7 +268,7 @@ def _buffers(dtype: gl.constexpr, half_map, rope_map, LATENT: gl.constexpr, ROPE
 
 
 @gluon.jit
-def _barriers(COUNT: gl.constexpr):
+def make_barriers(COUNT: gl.constexpr):
     """COUNT barriers, each for one arrival."""
     barriers = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for index in gl.static_range(COUNT):
@@ -306,9 +306,9 @@ def attend(
         out_line = line * n_splits + split
         out_stride = n_splits
 
-    buffers = _buffers(q.dtype.element_ty, half_map, rope_map, LATENT, ROPE)
+    buffers = make_buffers(q.dtype.element_ty, half_map, rope_map, LATENT, ROPE)
     # Of tiles 0 and 1 left, then right (twice); weights of tiles 0 and 1, both sums, queries.
-    barriers = (_barriers(4), _barriers(4), _barriers(5))
+    barriers = (make_barriers(4), make_barriers(4), make_barriers(5))
     maps, table = (half_map, rope_map), table + sequence * table_width
     gl.warp_specialize(
         [

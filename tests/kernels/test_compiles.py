@@ -18,6 +18,9 @@ SHARED_BYTES = {  # what one program may take, by the vendors' manuals
 }  # fmt: skip
 # Addresses and scalars that live across a loop: of 255 registers, 128 hold an accumulator.
 SPILLED_BYTES = 512
+HOPPER = (
+    "hopper_decode", "hopper_prefill", "hopper_ahead_64", "hopper_ahead_128", "hopper_ahead_256",
+)  # fmt: skip
 PORTABLE = ("prefill", "decode_12", "decode_128")
 LINEAR = ("kda", "softplus", "scalar", "scan_64", "scan_128", "segments", "prefix", "decode")
 
@@ -54,7 +57,7 @@ def test_a_portable_kernel_compiles_and_fits(target: str, kernel: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["hopper_decode", "hopper_prefill"])
+@pytest.mark.parametrize("kernel", HOPPER)
 def test_a_hopper_kernel_compiles_fits_and_uses_the_matrix_units(kernel: str) -> None:
     assert misfits("mla", "sm_90", kernel) == []
     assert facts("mla", "sm_90", kernel)[0]["wgmma"] > 0
