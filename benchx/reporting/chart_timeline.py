@@ -42,16 +42,19 @@ def timeline_strips(line: Timeline, frame: Frame) -> Figure:
 
 def _draw_in_flight(axes: Axes, line: Timeline) -> None:
     curve = line.in_flight
-    _steps(axes, curve, PALETTE[0], line.end_s)
+    _steps(axes, curve, PALETTE[0], line.end_s, label="sent and not ended (client)")
     axes.set_ylabel("requests\nin flight")
     highest = max(curve.values)
     if any(line.waiting.values):
         waiting = line.waiting
         axes.plot(
             waiting.times_s, waiting.values, color=PALETTE[1], linestyle=(0, (4, 1.5)),
-            label="of them waiting at the server",
+            label="waiting (server)",
         )  # fmt: skip
-        axes.legend(loc="upper right", frameon=False, fontsize=7, labelcolor=INK)
+        axes.legend(
+            loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2, frameon=False, fontsize=7,
+            labelcolor=INK, borderaxespad=0.0,
+        )  # fmt: skip
     if line.failed_s:
         axes.plot(
             line.failed_s, [0.5 * highest] * len(line.failed_s), linestyle="none", marker="x",
@@ -73,10 +76,10 @@ def _draw_kv(axes: Axes, line: Timeline) -> None:
     _from_zero(axes, max(percent), most=100.0)
 
 
-def _steps(axes: Axes, curve: Curve, colour: str, end_s: float) -> None:
+def _steps(axes: Axes, curve: Curve, colour: str, end_s: float, *, label: str = "") -> None:
     times, values = [*curve.times_s, end_s], [*curve.values, curve.values[-1]]
     axes.fill_between(times, values, step="post", color=colour, alpha=_FILL_ALPHA, linewidth=0)
-    axes.step(times, values, where="post", color=colour, linewidth=1.1)
+    axes.step(times, values, where="post", color=colour, linewidth=1.1, label=label)
 
 
 def _from_zero(

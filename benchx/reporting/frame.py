@@ -71,7 +71,9 @@ def load_frame(runs: Sequence[HasRows]) -> pd.DataFrame:
     figures = [column for column in frame.columns if is_figure(column)]
     words = [column for column in frame.columns if column not in figures]
     frame[words] = frame[words].where(frame[words].notna(), None)
-    return frame.assign(**{name: pd.to_numeric(frame[name]).astype(float) for name in figures})
+    numbers = {name: pd.to_numeric(frame[name]).astype(float) for name in figures}
+    # In one piece: pandas warns of a frame that a hundred columns were put into one by one.
+    return frame.assign(**numbers).copy()
 
 
 def is_figure(column: str) -> bool:

@@ -210,5 +210,5 @@ def _curve(
         for stamp, value in zip(at, values, strict=False)
         if stamp is not None and value is not None
     ]
-    inside = [one for one in found if 0 <= one[0] <= 1.02 * end_s]
+    inside = [one for one in found if 0 <= one[0] <= end_s]
     return Curve(tuple(time for time, _ in inside), tuple(value for _, value in inside))

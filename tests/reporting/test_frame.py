@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from benchx.core.metric import METRICS
 from benchx.core.outcome import Outcome
 from benchx.reporting import frame as frames
 
@@ -31,6 +33,20 @@ def test_a_run_without_points_gives_an_empty_frame_with_its_columns() -> None:
     frame = frame_of([])
     assert frame.empty
     assert {"outcome", "backend", "device_time_ms_p50"} <= set(frame.columns)
+
+
+def test_a_frame_with_many_figures_takes_another_column_without_a_warning(
+    make_rows: RowMaker,
+) -> None:
+    (row,) = make_rows("kda_decode", HEADS[:1], {"a": [1.0]}, run_id="r")
+    many = {
+        f"{metric.id}_{end}": 1.0 for metric in METRICS for end in ("p50", "p95", "mean")
+    }
+    frame = frame_of([row | many])
+    assert len(frame.columns) > 120
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame.assign(one_more="x")
 
 
 def test_axes_are_what_is_neither_identity_nor_figure(make_rows: RowMaker) -> None:

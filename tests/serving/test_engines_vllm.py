@@ -13,15 +13,18 @@ import pytest
 
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.engines.catalog import ENGINES
-from benchx.serving.engines.readiness import root_url
 from benchx.serving.engines.session import RunningEngine, running
 from benchx.serving.probe import ask_all
 from benchx.serving.probe_findings import report
-from benchx.serving.request import Request
-from benchx.serving.scrape import Scraper
+from benchx.serving.kv_footprint import kv_footprint
+from benchx.serving.kv_throughput import kv_throughput
+from benchx.serving.load import LoadPlan, chains_of
+from benchx.serving.load_session import run_load
+from benchx.serving.request import Request, TimeLimits
 from benchx.serving.server_metrics import VLLM
 from benchx.serving.server_summary import summarise
 from benchx.serving.trial import try_once
+from benchx.serving.worker_job import LoadJob
 from benchx.serving.workloads.build import build_workload
 from benchx.serving.workloads.prompter import IdPrompter, prompter_for
 
@@ -84,9 +87,9 @@ def test_prompts_are_token_ids_of_exact_length(engine: RunningEngine) -> None:
 
 
 def test_its_metrics_show_what_a_cache_saved(engine: RunningEngine) -> None:
-    path = engine.capabilities.metrics_path
-    assert path is not None
-    scraper = Scraper(root_url(engine.endpoint.base_url, path), interval_s=0.2)
+    scraper = engine.scraper()
+    assert scraper is not None
+    scraper.interval_s = 0.2
     scraper.start()
     prompt = tuple(range(600, 600 + 512))
     request = Request(index=0, prompt=prompt, max_tokens=8)
@@ -101,6 +104,31 @@ def test_its_metrics_show_what_a_cache_saved(engine: RunningEngine) -> None:
     assert 0.3 < told.prefix_hit_share < 0.5  # whole blocks only, never the last one
     assert told.prefill_mean_s is not None
     assert told.prefill_mean_s > 0
+
+
+def test_its_own_prefill_time_gives_the_kv_throughput_under_load(engine: RunningEngine) -> None:
+    chains = chains_of(
+        Request(index=index, prompt=tuple(range(1000 + 300 * index, 1300 + 300 * index)),
+                max_tokens=8, extra={"ignore_eos": True})
+        for index in range(6)
+    )  # fmt: skip
+    job = LoadJob(
+        endpoint=engine.endpoint, limits=TimeLimits(), plan=LoadPlan(concurrency=3), chains=chains
+    )
+    scraper = engine.scraper()
+    assert scraper is not None
+    scraper.start()
+    results = run_load(job, workers=1).results
+    footprint = kv_footprint(engine.settings)
+    found = kv_throughput(footprint, results, series=scraper.stop(), prompts_differ=True)
+    assert found.source == "server"
+    # 4 layers, keys and values, 2 heads of 32 values of 4 bytes
+    assert footprint.token_bytes == 4 * 2 * 2 * 32 * 4
+    assert found.values["kv_cache_bytes"] == 300 * footprint.token_bytes
+    # A prefill is not slower than its request's TTFT, nor infinitely fast.
+    slowest_s = max((one.first_token_ns or 0) - (one.sent_ns or 0) for one in results) / 1e9
+    assert found.values["kv_throughput_gb_s"] > 300 * footprint.token_bytes / slowest_s / 1e9
+    assert found.values["kv_throughput_gb_s"] < 1
 
 
 def test_what_ran_is_on_record(engine: RunningEngine) -> None:
