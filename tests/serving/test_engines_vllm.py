@@ -14,12 +14,12 @@ import pytest
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.engines.catalog import ENGINES
 from benchx.serving.engines.session import RunningEngine, running
-from benchx.serving.probe import ask_all
-from benchx.serving.probe_findings import report
 from benchx.serving.kv_footprint import kv_footprint
 from benchx.serving.kv_throughput import kv_throughput
 from benchx.serving.load import LoadPlan, chains_of
 from benchx.serving.load_session import run_load
+from benchx.serving.probe import ask_all
+from benchx.serving.probe_findings import report
 from benchx.serving.request import Request, TimeLimits
 from benchx.serving.server_metrics import VLLM
 from benchx.serving.server_summary import summarise
