@@ -150,7 +150,11 @@ def from_config(text: str, path: Path) -> Architecture:
         ScenarioError: Sizes that can't hold together.
     """
     config = _language_model(text, path)
-    model_type = str(config.data.get("model_type"))
+    if not isinstance(config.data.get("model_type"), str):
+        raise config.wrong(
+            f"{config.prefix}model_type is missing; known: {', '.join(ARCHITECTURES)}"
+        )
+    model_type = str(config.data["model_type"])
     if model_type not in ARCHITECTURES:
         near = nearest_word(model_type, ARCHITECTURES)
         tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(ARCHITECTURES)}"
@@ -195,7 +199,8 @@ def _frame(config: Config, path: Path) -> dict[str, Any]:
         "vocab": config.size("vocab_size"),
         "layers": config.size("num_hidden_layers"),
         "max_context": config.optional_size("max_position_embeddings")
-        or config.size("model_max_length"),
+        or config.optional_size("model_max_length")
+        or config.size("max_position_embeddings", "model_max_length"),
         "tied_embeddings": config.flag("tie_word_embeddings"),
         "residual_block": config.optional_size("attn_res_block_size"),
         "situ": _situ(config),

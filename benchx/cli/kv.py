@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,8 +36,12 @@ Gpus = Annotated[int, typer.Option(min=1, help="GPUs that share the model.")]
 TensorRanks = Annotated[int | None, typer.Option(min=1, help="Tensor ranks; else all GPUs.")]
 ContextRanks = Annotated[int, typer.Option(min=1, help="Ranks that split cached tokens.")]
 ExpertRanks = Annotated[int, typer.Option(min=1, help="Ranks that split the routed experts.")]
-CacheDtype = Annotated[str, typer.Option(help="bfloat16 or fp8.")]
-StateDtype = Annotated[str, typer.Option(help="float32 or bfloat16.")]
+CacheDtype = Annotated[
+    str | None, typer.Option(help="bfloat16 or fp8; else that of --run, or bfloat16.")
+]
+StateDtype = Annotated[
+    str | None, typer.Option(help="float32 or bfloat16; else that of --run, or float32.")
+]
 DraftTokens = Annotated[int, typer.Option(min=0, help="Speculative tokens.")]
 Mfu = Annotated[str, typer.Option(metavar="SHARE", help="Of the matrix rate that prefill reaches.")]
 PrefillRun = Annotated[
@@ -64,8 +68,8 @@ def kv(
     tp: TensorRanks = None,
     dcp: ContextRanks = 1,
     ep: ExpertRanks = 1,
-    cache_dtype: CacheDtype = "bfloat16",
-    state_dtype: StateDtype = "float32",
+    cache_dtype: CacheDtype = None,
+    state_dtype: StateDtype = None,
     draft_tokens: DraftTokens = 0,
     mfu: Mfu = "100%",
     run: PrefillRun = None,
@@ -93,12 +97,16 @@ def kv(
         return
     measured = measured_prefill(run, architecture) if run else None
     arch = measured.arch if measured else arch
+    kept = measured.form if measured else CacheFormat()
     machine, rate = _machine(hardware, gpus)
     report = kv_report(
         arch,
         contexts=_contexts(context, arch, measured),
-        form=CacheFormat(
-            cache_dtype=cache_dtype, state_dtype=state_dtype, draft_tokens=draft_tokens
+        form=replace(
+            kept,
+            cache_dtype=cache_dtype or kept.cache_dtype,
+            state_dtype=state_dtype or kept.state_dtype,
+            draft_tokens=draft_tokens,
         ),
         ranks=Ranks(tensor=tp or gpus, context=dcp, expert=ep),
         machine=machine,

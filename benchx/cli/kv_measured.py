@@ -11,10 +11,11 @@ from benchx.core.errors import UsageError
 
 if TYPE_CHECKING:
     from benchx.architectures import Architecture
+    from benchx.architectures.cache import CacheFormat
     from benchx.architectures.fit import Exponent
     from benchx.architectures.tiers import PrefillModel, Tier
 
-_VARIANT = ("layers", "pattern", "shrink")
+_VARIANT = ("layers", "pattern", "shrink", "dtype", "cache_dtype", "state_dtype")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +24,16 @@ class MeasuredPrefill:
 
     Attributes:
         arch: The variant that was measured: its bytes belong to its times.
-        slice_of: Layers of the whole model when only some were measured, else None.
+        cut: What was left of the model, where that was not all: `4 of 27 layers`.
+        form: How cache and state were kept.
         seconds: Tokens -> median time.
         model: A curve through them.
         exponent: Of growth over the measured lengths; None for a single one.
     """
 
     arch: Architecture
-    slice_of: int | None
+    cut: str | None
+    form: CacheFormat
     seconds: dict[int, float]
     model: PrefillModel
     exponent: Exponent | None
@@ -43,6 +46,7 @@ def measured_prefill(path: Path, name: str) -> MeasuredPrefill:
         UsageError: The run holds none, or of several variants of the model.
     """
     from benchx.architectures import load_architecture
+    from benchx.architectures.cache import CacheFormat
     from benchx.architectures.fit import fitted_exponent, fitted_prefill
     from benchx.architectures.variants import variant
 
@@ -52,9 +56,10 @@ def measured_prefill(path: Path, name: str) -> MeasuredPrefill:
     variants = {tuple(row[key] for key in _VARIANT) for row in found}
     if len(variants) > 1:
         raise UsageError(
-            f"{path}: holds {len(variants)} variants of {name} (layers, pattern, shrink)"
+            f"{path}: holds {len(variants)} variants of {name} ({', '.join(_VARIANT)})",
+            hint="one run for each: benchx run SCENARIO --set ...",
         )
-    layers, pattern, shrink = variants.pop()
+    layers, pattern, shrink, dtype, cache_dtype, state_dtype = variants.pop()
     whole = load_architecture(name)
     seconds: dict[int, float] = {}
     for row in found:
@@ -62,11 +67,25 @@ def measured_prefill(path: Path, name: str) -> MeasuredPrefill:
         seconds[tokens] = min(took, seconds.get(tokens, took))
     return MeasuredPrefill(
         arch=variant(whole, layers=int(layers), pattern=str(pattern), shrink=int(shrink)),
-        slice_of=whole.layers if int(layers) not in (0, whole.layers) else None,
+        cut=_cut(whole, int(layers), str(pattern), int(shrink)),
+        form=CacheFormat(
+            cache_dtype=str(dtype if cache_dtype == "auto" else cache_dtype),
+            state_dtype=str(state_dtype),
+            conv_dtype=str(dtype),
+        ),
         seconds=dict(sorted(seconds.items())),
         model=fitted_prefill(seconds, source=f"measured, {path.name}"),
         exponent=fitted_exponent(seconds),
     )
+
+
+def _cut(whole: Architecture, layers: int, pattern: str, shrink: int) -> str | None:
+    words = (
+        (layers not in (0, whole.layers), f"{layers} of {whole.layers} layers"),
+        (pattern != "own", pattern),
+        (shrink > 1, f"widths divided by {shrink}"),
+    )
+    return ", ".join(word for holds, word in words if holds) or None
 
 
 def measured_tiers(path: Path) -> tuple[Tier, ...]:

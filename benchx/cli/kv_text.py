@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def print_report(report: KvReport, measured: MeasuredPrefill | None) -> None:
-    """Facts, a row per context, a row per tier, and where the figures come from."""
+    """Facts, a row per context, a row per tier, times to load, and where the figures come from."""
     console = stdout()
     for line in _facts(report, measured):
         console.print(line)
@@ -21,6 +21,8 @@ def print_report(report: KvReport, measured: MeasuredPrefill | None) -> None:
     print_rows(console, [_context(row, report) for row in report.contexts])
     console.print()
     print_rows(console, [_tier(row, report) for row in report.tiers])
+    console.print()
+    print_rows(console, [_loads(row, report) for row in report.tiers])
     for line in _notes(report):
         console.print(line)
 
@@ -31,13 +33,14 @@ def _facts(report: KvReport, measured: MeasuredPrefill | None) -> list[str]:
     arch, counted = report.arch, parameters(report.arch)
     counts = {kind: arch.kinds.count(kind) for kind in dict.fromkeys(arch.kinds)}
     kinds = ", ".join(f"{count} {kind.upper()}" for kind, count in counts.items())
-    whole = measured.slice_of if measured is not None else None
-    cut = f" (a slice: {arch.layers} of {whole} layers)" if whole is not None else ""
+    cut = f" (a part of it: {measured.cut})" if measured is not None and measured.cut else ""
+    on_each = f", {format_bytes(report.rank_weight_bytes)} on each of {report.ranks.tensor} ranks"
+    shared = max(report.ranks.tensor, report.ranks.expert) > 1
     lines = [
         f"{arch.title}: {arch.layers} layers, {kinds}{cut}",
-        f"parameters {_billions(counted.total)}, active {_billions(counted.active)}; published "
-        f"weights {format_bytes(report.weight_bytes)}, "
-        f"{format_bytes(report.rank_weight_bytes)} on each of {report.ranks.tensor} ranks",
+        f"parameters {_billions(counted.total)}, active {_billions(counted.active)}; "
+        f"{'' if cut else 'published '}weights {format_bytes(report.weight_bytes)}"
+        + (on_each if shared else ""),
         f"a token leaves {report.per_token_bytes:,} B ({report.form.cache_dtype}), a sequence "
         f"{format_bytes(report.state_bytes)} of state ({report.form.state_dtype})"
         + (f", as much as {report.state_in_tokens:,} tokens" if report.state_in_tokens else ""),
@@ -65,7 +68,6 @@ def _context(row: ContextRow, report: KvReport) -> dict[str, Any]:
         "KV GB/s": _three(row.kv_throughput_gb_s),
         "Gbit/s": _three(8 * row.kv_throughput_gb_s if row.kv_throughput_gb_s else None),
     }
-    cells |= {f"load {name}": format_seconds(seconds) for name, seconds in row.load_s.items()}
     if report.machine is not None:
         cells["sequences"] = row.sequences
     return cells
@@ -78,13 +80,25 @@ def _tier(row: TierRow, report: KvReport) -> dict[str, Any]:
     cells: dict[str, Any] = {
         "tier": row.tier.name,
         "GB/s": _three(row.tier.bandwidth_gb_s),
-        "loading wins from": (f"{first:,} tokens" if within else "never") if known else "-",
+        "loading wins from": (_tokens(first) if within else "never") if known else "-",
     }
     if report.state_bytes:
-        cells["checkpoint every"] = f"{interval:,} tokens" if interval is not None else "-"
+        cells["checkpoint every"] = _tokens(interval)
         most = report.arch.max_context // interval if interval else None
         cells["in a full context"] = f"{most:,}" if most is not None else "-"
-    return cells | {"source": row.tier.source}
+    return cells
+
+
+def _loads(row: TierRow, report: KvReport) -> dict[str, Any]:
+    name, contexts = row.tier.name, report.contexts
+    times = {format_count(one.context): format_seconds(one.load_s[name]) for one in contexts}
+    return {"time to load": name, **times}
+
+
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count:,} token{'' if count == 1 else 's'}"
 
 
 def _notes(report: KvReport) -> list[str]:
@@ -93,6 +107,9 @@ def _notes(report: KvReport) -> list[str]:
         notes.append("prefill times: unknown; name a machine (--hardware) or a run (--run)")
     else:
         notes.append(f"prefill times: {report.prefill.source}")
+    for source in dict.fromkeys(row.tier.source for row in report.tiers):
+        named = ", ".join(row.tier.name for row in report.tiers if row.tier.source == source)
+        notes.append(f"{named}: {source}")
     notes.append("KV GB/s: bytes left behind / prefill time; a faster tier beats computing")
     if report.machine is not None and report.contexts and not report.contexts[0].sequences:
         notes.append(

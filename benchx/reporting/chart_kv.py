@@ -55,7 +55,8 @@ def _frame(report: KvReport) -> Frame:
     return Frame(
         title=f"{report.arch.title}: from which tier is loading a prefix faster than computing it?",
         notes=(
-            "A tier above the curve loads a prefix of that length faster than it is computed. "
+            "A tier above the curve loads a prefix of that length faster than it is computed "
+            "(dots: from there on). "
             f"Curve: bytes left behind / prefill time; prefill: {report.prefill.source}.",
             f"Cache {report.form.cache_dtype}, state {report.form.state_dtype}; tiers: "
             + "; ".join(dict.fromkeys(row.tier.source for row in report.tiers))
@@ -97,6 +98,9 @@ def _tiers(axes: Axes, report: KvReport) -> list[EndLabel]:
     for row in report.tiers:
         height = row.tier.bandwidth_gb_s
         axes.axhline(height, color=FAINT, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+        first = row.loading_wins_from
+        if first is not None and report.contexts[0].context <= first <= last:
+            axes.plot([first], [height], "o", color=EDGE, markersize=4, zorder=5)
         labels.append(EndLabel(f"{row.tier.name} {height:.3g}", last, height, FAINT))
     return labels
 

@@ -142,6 +142,19 @@ def test_a_missing_size_is_named(refusal: Callable[[object], str], key: str) -> 
     assert "missing" in told
 
 
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("model_type", "model_type is missing; known: kimi_linear"),
+        ("max_position_embeddings", "max_position_embeddings (or model_max_length) is missing"),
+    ],
+)
+def test_a_field_that_every_config_has_is_missed_by_its_name(
+    refusal: Callable[[object], str], key: str, told: str
+) -> None:
+    assert told in refusal({name: value for name, value in LLAMA.items() if name != key})
+
+
 def test_a_missing_alias_names_both_spellings(refusal: Callable[[object], str]) -> None:
     text = {name: value for name, value in DEEPSEEK.items() if name != "num_experts_per_tok"}
     assert "num_experts_per_token (or num_experts_per_tok) is missing" in refusal(text)

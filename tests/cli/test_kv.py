@@ -61,8 +61,26 @@ def test_context_ranks_make_room_for_more_sequences(benchx: Command) -> None:
 
 def test_a_tier_of_ones_own_is_added(benchx: Command) -> None:
     found = benchx("kv", KIMI, "--hardware", "h200", "--tier", "tape=0.01")
-    row = next(line for line in found.out.splitlines() if line.startswith("tape"))
-    assert "given by the user" in row
+    rows = [line for line in found.out.splitlines() if line.startswith("tape")]
+    assert rows[0].split()[1] == "0.01"
+    assert rows[1].startswith("tape ")
+    assert rows[-1] == "tape: given by the user"
+
+
+@pytest.mark.parametrize("name", [KIMI, "kimi-k3", "llama-3.1-70b"])
+def test_the_tables_fit_a_hundred_columns(benchx: Command, name: str) -> None:
+    found = benchx("kv", name, "--hardware", "h200", "--gpus", "8", "--tier", "filer=2.5")
+    prose = ("prefill times", "c2c,", "KV GB/s", "architecture:", "unconfirmed", "the weights")
+    tables = [line for line in found.out.splitlines() if not line.startswith(prose)]
+    assert max(map(len, tables)) <= 100
+
+
+def test_each_tier_has_a_time_to_load_each_context(benchx: Command) -> None:
+    lines = benchx("kv", KIMI, "--tier", "tape=0.01", "--context", "1k,8k").out.splitlines()
+    assert any(line.split() == ["time", "to", "load", "1k", "8k"] for line in lines)
+    rows = [line.split() for line in lines if line.startswith("tape ")]
+    # (tokens x 8,064 B + 43,417,600 B) / 10 MB/s
+    assert rows[1] == ["tape", "5.17", "s", "10.9", "s"]
 
 
 def test_unconfirmed_fields_and_sources_are_shown(benchx: Command) -> None:
@@ -122,7 +140,10 @@ def test_a_run_gives_measured_times_and_the_exponent(benchx: Command, tmp_path: 
     run = next((tmp_path / "out").iterdir())
     found = benchx("kv", KIMI, "--run", str(run))
     assert found.code == 0, found.err
-    assert "(a slice: 4 of 27 layers)" in found.out
+    assert "(a part of it: 4 of 27 layers, widths divided by 16)" in found.out
+    assert "a token leaves 384 B (float32)" in found.out  # kept as it was measured
+    narrow = benchx("kv", KIMI, "--run", str(run), "--cache-dtype", "fp8").out
+    assert "a token leaves 96 B (fp8)" in narrow
     assert "prefill time grows as tokens^" in found.out
     assert "from 32 to 128 (95 % interval" in found.out
     assert f"measured, {run.name}" in found.out
