@@ -18,6 +18,9 @@ from benchx.scenario.schema import DurationS, OpenShare, Settings, Word
 
 ADDRESS_EXPECTED = "an address such as http://127.0.0.1:8000/metrics"
 _SECRET_QUERY = re.compile(r"(?:^|[&_-])(?:token|key|secret|password|auth)=", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"^(proxy-)?authorization$|^cookie$|api[-_]?key$|secret|password|(^|[-_])token$", re.IGNORECASE
+)
 
 LENGTHS_EXPECTED = "a number of tokens such as 1024 or 8k, or {kind: uniform, low: .., high: ..}"
 
@@ -55,6 +58,18 @@ def _address(value: object) -> str:
     return str(value)
 
 
+def _no_secrets(value: object) -> object:
+    """Headers and variables are stored with the results; what is secret is named, not written."""
+    for name in value if isinstance(value, Mapping) else ():
+        if _SECRET_NAME.search(str(name)):
+            raise UnitError(
+                f"{name} with a value",
+                "no secret in a scenario: export the variable in the shell (the engine inherits "
+                "it), or name it in header_env or api_key_env",
+            )
+    return value
+
+
 def _words(value: object) -> object:
     return tuple(str(value).split()) if isinstance(value, str) else value
 
@@ -88,7 +103,7 @@ class EngineSection(Settings):
     base_url: Word | None = None
     metrics_url: Address | None = None
     api_key_env: Word | None = None
-    headers: dict[Word, str] = Field(default_factory=dict)
+    headers: Annotated[dict[Word, str], BeforeValidator(_no_secrets)] = Field(default_factory=dict)
     header_env: dict[Word, Word] = Field(default_factory=dict)
     extra_body: dict[Word, Any] = Field(default_factory=dict)
     token_ids: bool | None = None
@@ -109,7 +124,7 @@ class EngineSection(Settings):
     trust_remote_code: bool | None = None
     max_context_pages: Count | None = None
     args: dict[Word, Any] = Field(default_factory=dict)
-    env: dict[Word, str] = Field(default_factory=dict)
+    env: Annotated[dict[Word, str], BeforeValidator(_no_secrets)] = Field(default_factory=dict)
     ready_timeout_s: DurationS = Field(default=1800.0, alias="ready_timeout")
 
 

@@ -95,6 +95,8 @@ def test_a_part_reads_back_from_its_own_json(tmp_path: Path) -> None:
         (("model: m", "model: m, port: 70000"), ("engine.port", "65535")),
         (("model: m", "model: m, ready_timeout: 30"), ("engine.ready_timeout", "with its unit")),
         (("engine: {name: vllm, model: m}\n", ""), ("engine", "missing")),
+        (("model: m", "model: m, env: {HF_TOKEN: pw}"), ("engine.env", "export the variable")),
+        (("model: m", "model: m, headers: {Authorization: pw}"), ("engine.headers", "header_env")),
         (("model: m", "model: m, metrics_url: 'http://h/metrics'"), ("`name: endpoint` only",)),
         (("model: m", "model: m, metrics_url: 'h:8000/metrics'"), ("s.yaml:4", "an address such")),
         (("model: m", "model: m, metrics_url: 'http://a:pw@h/m'"), ("api_key_env",)),

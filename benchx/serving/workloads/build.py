@@ -119,5 +119,8 @@ def _notes(settings: WorkloadSettings, requests: Sequence[Request]) -> tuple[str
     if settings.path is not None and not settings.salted:
         notes.append("unsalted: a prefix cache may know these prompts from another point")
     if any(request.prompt_tokens is None for request in requests):
-        notes.append("prompt lengths are approximate: nothing here counts as the server does")
+        notes.append(
+            "prompt lengths are approximate: nothing here counts as the server does "
+            "(pip install tokenizers, or name engine.tokenizer)"
+        )
     return tuple(notes)
