@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Literal
 
 import torch
 
@@ -13,6 +14,8 @@ _CHUNK = 32
 _PROGRAMS_PER_PROCESSOR = 2
 _FEWEST_CHUNKS = 16
 
+Scores = Literal["bf16", "tf32"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrefillConfig:
@@ -20,6 +23,10 @@ class PrefillConfig:
 
     Attributes:
         chunk: Tokens of a chunk, 32 or 64.
+        join: Chunks that K1 joins into one step of K2, 1 or 2.
+        scores: Rounding of the factors of A and M with a bounded gate.
+        half: fp16 workspace where q and k are normalised (bf16 otherwise, and where this is
+            false): twice to four times as accurate, for a power of two per column of V.
         intra_warps: Warps of a program of K1.
         intra_registers: Registers that a thread of K1 may use with a bounded gate, so that three
             programs share a processor; None, and any other gate, leave it to the compiler.
@@ -27,10 +34,14 @@ class PrefillConfig:
         warps: Warps of a program of K2.
         stages: Loads in flight: the depth of the software pipeline over chunks.
         prefix_warps: Warps of a program of the prefix over segments.
-        segment_chunks: Chunks per segment of the parallel scan; 0 walks each sequence in one go.
+        segment_chunks: Steps of K2 per segment of the parallel scan; 0 walks each sequence in one
+            go.
     """
 
     chunk: int
+    join: int = 1
+    scores: Scores = "tf32"
+    half: bool = True
     intra_warps: int
     intra_registers: int | None = None
     block_v: int
@@ -38,6 +49,18 @@ class PrefillConfig:
     stages: int
     prefix_warps: int = 8
     segment_chunks: int = 0
+
+    @property
+    def step(self) -> int:
+        """Tokens of a step of K2."""
+        return self.chunk * self.join
+
+
+def score_bits(config: PrefillConfig, *, amd: bool) -> int:
+    """Bits that the factors of A and M keep; AMD has no tf32, and multiplies in fp32 instead."""
+    if config.scores == "bf16":
+        return 16
+    return 32 if amd else 19
 
 
 @cache

@@ -13,7 +13,7 @@ import torch
 import triton
 
 from benchx_kernels._checks import check_prefill, check_states
-from benchx_kernels._configs import PrefillConfig, prefill_config
+from benchx_kernels._configs import PrefillConfig, prefill_config, score_bits
 from benchx_kernels.batch import Batch
 from benchx_kernels.device import chunk_intra, chunk_scan, gates
 from benchx_kernels.gate import Gate
@@ -40,7 +40,7 @@ class States:
 
 @dataclass(frozen=True, kw_only=True)
 class _Workspace:
-    """What K1 leaves for K2: [H, slots, C, *] bf16 tiles and [H, slots, K] fp32 decays."""
+    """What K1 leaves for K2: [H, slots, step, *] tiles, fp32 decays [H, slots, join, K]."""
 
     kd: torch.Tensor
     qd: torch.Tensor
@@ -50,18 +50,24 @@ class _Workspace:
     delta: bool
 
     @classmethod
-    def allocate(cls, q: torch.Tensor, slots: int, chunk: int, *, delta: bool) -> _Workspace:
-        heads, key_dim = q.shape[1], q.shape[2]
+    def allocate(
+        cls, q: torch.Tensor, batch: Batch, config: PrefillConfig, *, delta: bool, unit: bool
+    ) -> _Workspace:
+        """Uninitialised; `unit` says that q and k are normalised, hence every entry at most 1."""
+        heads, key_dim, step = q.shape[1], q.shape[2], config.step
+        slots = batch.tokens // step + len(batch.lengths)
+        kind = torch.float16 if unit and config.half else torch.bfloat16
 
         def tiles(width: int) -> torch.Tensor:
-            return torch.empty(heads, slots, chunk, width, dtype=torch.bfloat16, device=q.device)
+            return torch.empty(heads, slots, step, width, dtype=kind, device=q.device)
 
+        decays = (heads, slots, config.join, key_dim)
         return cls(
             kd=tiles(key_dim) if delta else q,  # never read without the delta term
             qd=tiles(key_dim),
             z=tiles(key_dim),
-            y=tiles(chunk),
-            decay=torch.empty(heads, slots, key_dim, dtype=torch.float32, device=q.device),
+            y=tiles(step),
+            decay=torch.empty(decays, dtype=torch.float32, device=q.device),
             delta=delta,
         )
 
@@ -103,8 +109,7 @@ def chunk_prefill(
     if not batch.lengths or v.shape[1] == 0:
         return o
     config = config or prefill_config(q.device, v.shape[1], batch, v.shape[2])
-    slots = batch.tokens // config.chunk + len(batch.lengths)
-    work = _Workspace.allocate(q, slots, config.chunk, delta=beta is not None)
+    work = _Workspace.allocate(q, batch, config, delta=beta is not None, unit=qk_l2norm)
     _launch_intra(work, q, k, beta, gate, batch, scale, qk_l2norm, config)
     _launch_scan(work, v, states, batch, o, config)
     return o
@@ -123,15 +128,16 @@ def _launch_intra(
 ) -> None:
     heads, key_dim = q.shape[1], q.shape[2]
     slots = work.qd.shape[1]
+    amd = torch.version.hip is not None
     steepest = -gate.lower_bound * config.chunk / 2
     narrow = gate.kind == "bounded" and steepest <= _HALF_RANGE_NATS
     chunk_intra.chunk_intra[(heads, slots)](
         q, k, gate.g, beta, gate.a_log, gate.dt_bias, batch.cu_seqlens,
         work.kd, work.qd, work.z, work.y, work.decay,
         scale, gate.lower_bound, len(batch.lengths), slots, heads,
-        CHUNK=config.chunk, K=key_dim, GATE=gates.CODES[gate.kind], DELTA=work.delta,
-        L2_NORM=qk_l2norm, NARROW=narrow,
-        TF32=torch.version.hip is None, num_warps=config.intra_warps, num_stages=1,
+        CHUNK=config.chunk, JOIN=config.join, K=key_dim, GATE=gates.CODES[gate.kind],
+        DELTA=work.delta, L2_NORM=qk_l2norm, NARROW=narrow, SCORES=score_bits(config, amd=amd),
+        num_warps=config.intra_warps, num_stages=1,
         **(_register_limit(config) if narrow else {}),
     )  # fmt: skip
 
@@ -153,20 +159,21 @@ def _launch_scan(
 ) -> None:
     heads, slots, _, key_dim = work.qd.shape
     value_dim, sequences = o.shape[2], len(batch.lengths)
-    chunks = triton.cdiv(max(batch.longest, 1), config.chunk)
+    chunks = triton.cdiv(max(batch.longest, 1), config.step)
     length = config.segment_chunks or chunks
     segments = triton.cdiv(chunks, length)
     cut = (slots, heads, segments, length)
-    constants: dict[str, Any] = {"CHUNK": config.chunk, "K": key_dim, "V": value_dim}
+    constants: dict[str, Any] = {"CHUNK": config.step, "K": key_dim, "V": value_dim}
+    walk = {"HALVES": config.join, "DELTA": work.delta, "STAGES": config.stages}
     starts = None
     if segments > 1:
-        starts = _segment_starts(work, v, states, batch, cut, config, constants)
+        starts = _segment_starts(work, v, states, batch, cut, config, constants, walk)
     chunk_scan.state_scan[(value_dim // config.block_v, heads, sequences * segments)](
         work.kd, work.qd, work.z, work.y, work.decay, v, batch.cu_seqlens,
         states.initial, states.final, starts, o, *cut,
-        BLOCK_V=config.block_v, DELTA=work.delta, HAS_INITIAL=states.initial is not None,
+        BLOCK_V=config.block_v, HAS_INITIAL=states.initial is not None,
         STORE_FINAL=states.final is not None, V_FIRST=states.v_first, SEGMENTED=segments > 1,
-        STAGES=config.stages, num_warps=config.warps, **constants,
+        num_warps=config.warps, **constants, **walk,
     )  # fmt: skip
 
 
@@ -178,6 +185,7 @@ def _segment_starts(
     cut: tuple[int, int, int, int],
     config: PrefillConfig,
     constants: dict[str, Any],
+    walk: dict[str, Any],
 ) -> torch.Tensor:
     """The state before each segment, fp32 [N * H * segments, V, K]."""
     _, heads, segments, _ = cut
@@ -185,10 +193,9 @@ def _segment_starts(
     count, columns = sequences * heads * segments, value_dim + key_dim
     local = v.new_empty(count, columns, key_dim, dtype=torch.float32)
     starts = v.new_empty(count, value_dim, key_dim, dtype=torch.float32)
-    chunk_scan.segment_scan[(columns // config.block_v, heads, sequences * segments)](
+    chunk_scan.segment_scan[(columns // config.block_v, heads, sequences * (segments - 1))](
         work.kd, work.z, work.decay, v, batch.cu_seqlens, local, *cut,
-        BLOCK_V=config.block_v, DELTA=work.delta, STAGES=config.stages,
-        num_warps=config.warps, **constants,
+        BLOCK_V=config.block_v, num_warps=config.warps, **constants, **walk,
     )  # fmt: skip
     chunk_scan.segment_prefix[(value_dim // _PREFIX_BLOCK_V, heads, sequences)](
         local, states.initial, starts, batch.cu_seqlens, *cut[1:],

@@ -13,16 +13,21 @@ split stores X Kd and X V instead. Then 16-bit roundings land on rows that nearl
 repeat (the sum over a chunk telescopes); folding X into Y and Z cancels in fp32 first, needs no V
 in K1, and moves a seventh fewer bytes.
 
-`A` and `M` need the *difference* G[i] - G[j]; 2^-G alone overflows after a few strongly decaying
-tokens. Every pair i > j is split at exactly one level of a binary tree over the chunk, at a
-boundary r with j <= r < i, so 2^-|G - G[r]| <= 1 serves both factors and nothing can overflow,
-whatever the gate. A gate with a lower bound needs no tree where a chunk's total decay fits fp32's
-exponent range twice: then 2^(G[i] - r) 2^(r - G[j]) with r half of the total is one product.
+With normalised keys all of these are within [-1, 1] (Z and Y are derivatives of the state and the
+outputs by V, and the recurrence contracts), so fp16 holds them to three bits more than bf16.
 
-The inverse is built by the same tree: with X inverting the diagonal blocks of size b, X - X L_b X
+The inverse is built by a binary tree: with X inverting the diagonal blocks of size b, X - X L_b X
 inverts those of size 2b (L_b: the part of L below them). Its entries stay within [-1, 1] for
 normalised keys, since every partial product of (I - beta k k^T) is a contraction; a Neumann
 series, whose powers grow like binomials for equal keys, overflows fp16 there.
+
+Two chunks a, b in a row are one chunk of twice the length, with P = Kd_b Z_a^T:
+
+    Kd = [Kd_a; Kd_b D_a]    Z = [Z_a D_b - P^T Z_b; Z_b]    Qd = [Qd_a; Qd_b D_a]
+    Y = [[Y_a, 0], [Qd_b Z_a^T - Y_b P, Y_b]]                D = D_a D_b
+
+(D: a chunk's decay; insert R_a into S_b = D_a S + Z_a^T R_a.) That halves K2's serial chain for
+one product more per chunk. All decays run forward, so everything stays within [-1, 1].
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot_wide, to_bf16
+from benchx_kernels.device.chunk_scores import below, by_line, by_middle, by_tree
+from benchx_kernels.device.dot import dot16, dot16_add, identity, narrow, to_dtype
 from benchx_kernels.device.gates import log2_decay
 
 
@@ -55,71 +61,14 @@ def locate_chunk(cu_seqlens, slot, n_seqs, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def _anchor(cum, HALF: tl.constexpr, CHUNK: tl.constexpr, K: tl.constexpr):
-    """Each row's `cum` at the last row of the first half of its block of 2 x HALF rows: [C, K]."""
-    blocks: tl.constexpr = CHUNK // (2 * HALF)
-    tree = tl.reshape(cum, [blocks, 2 * HALF, K])
-    middle = (tl.arange(0, 2 * HALF) == HALF - 1)[None, :, None]
-    at_middle = tl.sum(tl.where(middle, tree, 0.0), axis=1)
-    return tl.reshape(tl.broadcast_to(at_middle[:, None, :], [blocks, 2 * HALF, K]), [CHUNK, K])
-
-
-@triton.jit
-def _narrow(x, L2_NORM: tl.constexpr):
-    """16 bits for values of at most 1 in magnitude: fp16, three bits more than bf16."""
-    if L2_NORM:
-        return x.to(tl.float16)
-    else:
-        return to_bf16(x)
-
-
-@triton.jit
-def _below(SIZE: tl.constexpr, CHUNK: tl.constexpr):
-    """Pairs of a row in the second and a column in the first half of a block of 2 x SIZE."""
-    row = tl.arange(0, CHUNK)[:, None]
-    col = tl.arange(0, CHUNK)[None, :]
-    return (row // (2 * SIZE) == col // (2 * SIZE)) & (row // SIZE > col // SIZE)
-
-
-@triton.jit
-def _split_scores(
-    q, k, cum, keys, queries,
-    SIZE: tl.constexpr, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr,
-):  # fmt: skip
-    """Fill in the pairs that one level of the tree separates."""
-    shrink = tl.exp2(-tl.abs(cum - _anchor(cum, SIZE, CHUNK, K)))
-    ke = _narrow(k * shrink, L2_NORM)
-    qe = _narrow(q * shrink, L2_NORM)
-    split = _below(SIZE, CHUNK)
-    keys = tl.where(split, dot16(ke, tl.trans(ke)), keys)
-    return keys, tl.where(split, dot16(qe, tl.trans(ke)), queries)
-
-
-@triton.jit
-def _scores(q, k, cum, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr):
-    """A (below the diagonal) and M, both fp32 [C, C], for any decay."""
-    row = tl.arange(0, CHUNK)[:, None]
-    col = tl.arange(0, CHUNK)[None, :]
-    keys = tl.zeros([CHUNK, CHUNK], tl.float32)
-    queries = tl.zeros([CHUNK, CHUNK], tl.float32)
-    for level in tl.static_range(0, 8):
-        if CHUNK >> (level + 1) >= 1:
-            keys, queries = _split_scores(
-                q, k, cum, keys, queries, CHUNK >> (level + 1), CHUNK, K, L2_NORM
-            )
-    same = tl.sum(q * k, axis=1)
-    return keys, tl.where(row == col, same[:, None], queries)
-
-
-@triton.jit
 def _inverse(lower, CHUNK: tl.constexpr):
     """(I + lower)^-1 for a strictly lower triangular fp32 [C, C]; entries within [-1, 1]."""
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
-    inverse = tl.where(row == col, 1.0, tl.where(_below(1, CHUNK), -lower, 0.0))
+    inverse = tl.where(row == col, 1.0, tl.where(below(1, CHUNK), -lower, 0.0))
     for level in tl.static_range(1, 8):
         if (1 << level) < CHUNK:
-            part = tl.where(_below(1 << level, CHUNK), lower, 0.0).to(tl.float16)
+            part = tl.where(below(1 << level, CHUNK), lower, 0.0).to(tl.float16)
             half = inverse.to(tl.float16)
             inverse -= dot16(half, dot16(part, half).to(tl.float16))
     return inverse
@@ -146,73 +95,123 @@ def _vector_gate(
 
 
 @triton.jit
-def _rows(x, at, inside, L2_NORM: tl.constexpr, scale):
-    """Rows of q or k, over sqrt(sum(x^2) + 1e-6) if asked, times a factor; 0 beyond the end."""
-    tile = tl.load(x + at, mask=inside[:, None], other=0.0).to(tl.float32)
-    if L2_NORM:
-        return tile * (tl.rsqrt(tl.sum(tile * tile, axis=1) + 1e-6) * scale)[:, None]
-    else:
-        return tile * scale
+def _rows(tile, L2_NORM: tl.constexpr, scale, CHUNK: tl.constexpr):
+    """Rows of q or k in fp32, over sqrt(sum(x^2) + 1e-6) if asked, times a factor.
 
-
-@triton.jit
-def _by_tree(q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr):
-    """A, M, Kd, Qd, Kr and the chunk's decay for any vector gate."""
-    cum = tl.cumsum(log2, axis=0)
-    total = tl.sum(log2, axis=0)
-    a, m = _scores(q, k, cum, CHUNK, K, L2_NORM)
-    grow = tl.exp2(cum)
-    return a, m, k * grow, q * grow, k * tl.exp2(total[None, :] - cum), tl.exp2(total)
-
-
-@triton.jit
-def _by_middle(q, k, log2, CHUNK: tl.constexpr, TF32: tl.constexpr):
-    """`_by_tree` for a chunk whose decay is at most 2^230: around half of it, in one product.
-
-    With h = 2^(total / 2), 2^cum = h 2^(cum - total / 2) and so on: two exponentials serve the
-    scores, Kd, Qd and Kr.
+    Sixteen bits are widened by the matrix unit, as I x, which is exact: so they arrive in the
+    layout of the cumulative decays, which another product leaves there.
     """
-    row = tl.arange(0, CHUNK)[:, None]
-    col = tl.arange(0, CHUNK)[None, :]
-    offset = tl.cumsum(log2, axis=0)
-    half = 0.5 * tl.sum(log2, axis=0)
-    offset -= half[None, :]
-    shrink = tl.exp2(offset)
-    ks = k * shrink
-    qs = q * shrink
-    kg = k * tl.exp2(-offset)
-    # Above the diagonal the products may overflow; nothing there is selected.
-    a = tl.where(row > col, dot_wide(ks, tl.trans(kg), TF32), 0.0)
-    m = tl.where(row >= col, dot_wide(qs, tl.trans(kg), TF32), 0.0)
-    h = tl.exp2(half)
-    return a, m, ks * h[None, :], qs * h[None, :], kg * h[None, :], h * h
-
-
-@triton.jit
-def _by_line(q, k, line, CHUNK: tl.constexpr, K: tl.constexpr):
-    """`_by_tree` where all channels share one cumulative decay `line` [C]."""
-    row = tl.arange(0, CHUNK)[:, None]
-    col = tl.arange(0, CHUNK)[None, :]
-    # The difference is <= 0 where it counts; elsewhere it must not overflow before the mask.
-    gap = tl.where(row >= col, line[:, None] - line[None, :], 0.0)
-    factor = tl.where(row >= col, tl.exp2(gap), 0.0)
-    k16 = to_bf16(k)
-    m = dot16(to_bf16(q), tl.trans(k16)) * factor
-    a = tl.where(row > col, dot16(k16, tl.trans(k16)) * factor, 0.0)
-    grow = tl.exp2(line)[:, None]
-    total = tl.min(line, axis=0)
-    kr = k * tl.exp2(total - line)[:, None]
-    return a, m, k * grow, q * grow, kr, tl.broadcast_to(tl.exp2(total), [K])
+    wide = tile
+    if tile.dtype != tl.float32:
+        wide = dot16(identity(CHUNK, tile.dtype), tile)
+    if L2_NORM:
+        return wide * (tl.rsqrt(tl.sum(wide * wide, axis=1) + 1e-6) * scale)[:, None]
+    else:
+        return wide * scale
 
 
 @triton.jit
 def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr, L2_NORM: tl.constexpr):
-    """Y = M X and Z = X^T Kr, with X = (I + diag(beta) A)^-1 diag(beta)."""
+    """Y = M X and Z = X^T Kr, with X = (I + diag(beta) A)^-1 diag(beta).
+
+    The wide product comes last: Triton lays out all products of a block after its last one, and
+    after a [C, C] one half of the warps would repeat the others' work.
+    """
     strength = tl.where(inside, 1.0 / (1.0 + tl.exp2(-logit * 1.4426950408889634)), 0.0)
     x = _inverse(a * strength[:, None], CHUNK) * strength[None, :]
-    x16 = _narrow(x, L2_NORM)
-    y = dot16(_narrow(m, L2_NORM), x16)
-    return y, dot16(tl.trans(x16), _narrow(kr, L2_NORM))
+    x16 = narrow(x, L2_NORM)
+    y = dot16(narrow(m, L2_NORM), x16)
+    return y, dot16(tl.trans(x16), narrow(kr, L2_NORM))
+
+
+@triton.jit
+def _chunk(
+    q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
+    kd, qd, z, y, decay, scale, lower_bound,
+    CHUNK: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, GATE: tl.constexpr,
+    DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
+):  # fmt: skip
+    """One chunk of one head; the pointers of the workspace are at its own tiles, Y's rows WIDTH."""
+    tokens = begin + tl.arange(0, CHUNK)
+    inside = tokens < end
+    channel = tl.arange(0, K)
+    at = (tokens * heads + head)[:, None] * K + channel[None, :]
+    k_tile = tl.load(k + at, mask=inside[:, None], other=0.0)
+    q_tile = tl.load(q + at, mask=inside[:, None], other=0.0)
+    if GATE <= 2:
+        log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
+        key = _rows(k_tile, L2_NORM, 1.0, CHUNK)
+        query = _rows(q_tile, L2_NORM, scale, CHUNK)
+        if NARROW:
+            a, m, kd_tile, qd_tile, kr, total = by_middle(query, key, log2, CHUNK, SCORES)
+        else:
+            a, m, kd_tile, qd_tile, kr, total = by_tree(query, key, log2, CHUNK, K, L2_NORM)
+    else:
+        key = _rows(k_tile, L2_NORM, 1.0, CHUNK)
+        query = _rows(q_tile, L2_NORM, scale, CHUNK)
+        line = tl.zeros([CHUNK], tl.float32)
+        if GATE == 3:
+            line = tl.load(g + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
+            line = tl.cumsum(line * 1.4426950408889634, axis=0)
+        a, m, kd_tile, qd_tile, kr, total = by_line(query, key, line, CHUNK, K)
+
+    row = tl.arange(0, CHUNK)
+    wide = row[:, None] * K + channel[None, :]
+    kind: tl.constexpr = z.dtype.element_ty
+    tl.store(qd + wide, to_dtype(qd_tile, kind))
+    tl.store(decay + channel, total)
+    if DELTA:
+        tl.store(kd + wide, to_dtype(-kd_tile, kind))  # K2 adds it
+        logit = tl.load(beta + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
+        m, kr = _fold(a, m, kr, logit, inside, CHUNK, L2_NORM)
+    tl.store(y + row[:, None] * WIDTH + row[None, :], to_dtype(m, kind))
+    tl.store(z + wide, to_dtype(kr, kind))
+
+
+@triton.jit(noinline=True)
+def _chunk_apart(
+    q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
+    kd, qd, z, y, decay, scale, lower_bound,
+    CHUNK: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, GATE: tl.constexpr,
+    DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
+):  # fmt: skip
+    """`_chunk` as a function of its own: merged, two of them share index arithmetic and spill."""
+    _chunk(
+        q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
+        kd, qd, z, y, decay, scale, lower_bound,
+        CHUNK, K, WIDTH, GATE, DELTA, L2_NORM, NARROW, SCORES,
+    )  # fmt: skip
+
+
+@triton.jit
+def _join(kd, qd, z, y, decay, CHUNK: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr):
+    """Two neighbouring chunks of the workspace become one; `kd` holds -Kd, so this P is -P."""
+    row = tl.arange(0, CHUNK)
+    channel = tl.arange(0, K)
+    upper = row[:, None] * K + channel[None, :]
+    lower = upper + CHUNK * K
+    corner = row[:, None] * (2 * CHUNK) + row[None, :]
+    kind: tl.constexpr = z.dtype.element_ty
+    decay_a = tl.load(decay + channel)
+    decay_b = tl.load(decay + K + channel)
+    z_a = tl.load(z + upper)
+    qd_b = tl.load(qd + lower)
+    cross = dot16(qd_b, tl.trans(z_a))
+    joined = z_a.to(tl.float32) * decay_b[None, :]
+    if DELTA:
+        kd_b = tl.load(kd + lower)
+        z_b = tl.load(z + lower)
+        y_b = tl.load(y + corner + CHUNK * (2 * CHUNK + 1))
+        p = to_dtype(dot16(kd_b, tl.trans(z_a)), kind)
+        cross = dot16_add(y_b, p, cross)
+        joined = dot16_add(tl.trans(p), z_b, joined)
+        tl.store(kd + lower, to_dtype(kd_b.to(tl.float32) * decay_a[None, :], kind))
+    tl.store(qd + lower, to_dtype(qd_b.to(tl.float32) * decay_a[None, :], kind))
+    tl.store(y + corner + CHUNK * 2 * CHUNK, to_dtype(cross, kind))
+    tl.store(y + corner + CHUNK, tl.zeros([CHUNK, CHUNK], kind))
+    tl.debug_barrier()  # every thread has read what is overwritten now
+    tl.store(z + upper, to_dtype(joined, kind))
+    tl.store(decay + channel, decay_a * decay_b)
 
 
 @triton.jit(do_not_specialize=["n_seqs", "n_slots", "heads"])
@@ -220,44 +219,36 @@ def chunk_intra(
     q, k, g, beta, a_log, dt_bias, cu_seqlens,
     kd, qd, z, y, decay,
     scale, lower_bound, n_seqs, n_slots, heads,
-    CHUNK: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr, DELTA: tl.constexpr,
-    L2_NORM: tl.constexpr, NARROW: tl.constexpr, TF32: tl.constexpr,
+    CHUNK: tl.constexpr, JOIN: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr,
+    DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
 ):  # fmt: skip
-    """One chunk of one head. Inputs token-major [T, H, *]; workspace [H, slots, C, *] bf16."""
+    """JOIN chunks of one head. Inputs token-major [T, H, *]; workspace [H, slots, JOIN * C, *]."""
     head = tl.program_id(0)
     slot = tl.program_id(1).to(tl.int64)
-    begin, end = locate_chunk(cu_seqlens, slot, n_seqs, CHUNK)
+    STEP: tl.constexpr = JOIN * CHUNK
+    begin, end = locate_chunk(cu_seqlens, slot, n_seqs, STEP)
     if begin >= end:
         return
-    tokens = begin + tl.arange(0, CHUNK)
-    inside = tokens < end
-    channel = tl.arange(0, K)
-    at = (tokens * heads + head)[:, None] * K + channel[None, :]
-    key = _rows(k, at, inside, L2_NORM, 1.0)
-    query = _rows(q, at, inside, L2_NORM, scale)
-
-    if GATE <= 2:
-        log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
-        if NARROW:
-            a, m, kd_tile, qd_tile, kr, total = _by_middle(query, key, log2, CHUNK, TF32)
-        else:
-            a, m, kd_tile, qd_tile, kr, total = _by_tree(query, key, log2, CHUNK, K, L2_NORM)
-    else:
-        line = tl.zeros([CHUNK], tl.float32)
-        if GATE == 3:
-            line = tl.load(g + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
-            line = tl.cumsum(line * 1.4426950408889634, axis=0)
-        a, m, kd_tile, qd_tile, kr, total = _by_line(query, key, line, CHUNK, K)
-
     tile = head * n_slots + slot
-    rows = tile * CHUNK + tl.arange(0, CHUNK)
-    wide = rows[:, None] * K + channel[None, :]
-    square = rows[:, None] * CHUNK + tl.arange(0, CHUNK)[None, :]
-    tl.store(qd + wide, to_bf16(qd_tile))
-    tl.store(decay + tile * K + channel, total)
-    if DELTA:
-        tl.store(kd + wide, to_bf16(-kd_tile))  # K2 adds it
-        logit = tl.load(beta + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
-        m, kr = _fold(a, m, kr, logit, inside, CHUNK, L2_NORM)
-    tl.store(y + square, to_bf16(m))
-    tl.store(z + wide, to_bf16(kr))
+    qd += tile * STEP * K
+    kd += tile * STEP * K if DELTA else 0
+    z += tile * STEP * K
+    y += tile * STEP * STEP
+    decay += tile * JOIN * K
+    if JOIN == 1:
+        _chunk(
+            q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
+            kd, qd, z, y, decay, scale, lower_bound,
+            CHUNK, K, STEP, GATE, DELTA, L2_NORM, NARROW, SCORES,
+        )  # fmt: skip
+    else:
+        for half in tl.range(0, 2, num_stages=1, loop_unroll_factor=1):
+            # A half beyond the end is all zeros, with a decay of one.
+            _chunk_apart(
+                q, k, g, beta, a_log, dt_bias, begin + half * CHUNK, end, head, heads,
+                kd + half * CHUNK * K, qd + half * CHUNK * K, z + half * CHUNK * K,
+                y + half * CHUNK * (STEP + 1), decay + half * K, scale, lower_bound,
+                CHUNK, K, STEP, GATE, DELTA, L2_NORM, NARROW, SCORES,
+            )  # fmt: skip
+        tl.debug_barrier()  # what other threads stored is read back
+        _join(kd, qd, z, y, decay, CHUNK, K, DELTA)

@@ -10,6 +10,10 @@ Columns of S are independent of each other, so a program holds BLOCK_V of them. 
 rows of S^T and computes every product transposed: then S^T and R^T are left operands, which the
 matrix unit reads from registers, and nothing on the serial chain passes through shared memory.
 
+An fp16 workspace needs S and R in fp16 too, whose range values and states may exceed. So each
+column is divided by a power of two, the unit, that follows the largest |V| and |S_0| so far: the
+columns of S are linear in those of V. S grows by a factor of 2^20 over it before it overflows.
+
 Column blocks still leave one long sequence with few heads on a handful of processors: then the
 chunks are cut into segments (`segment_scan` -> `segment_prefix` -> `state_scan` from each
 segment's own start). A segment maps S to P S + L; both come from the same recurrence, L with
@@ -21,7 +25,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot16_add, dot_split, to_bf16, to_dtype
+from benchx_kernels.device.dot import dot16, dot16_add, dot_split, identity, to_bf16, to_dtype
+
+_HEADROOM = tl.constexpr(32.0)  # scaled values are below 2^-4: products of 16 bits reach 2^16
+_SMALLEST = tl.constexpr(2.0**-100)
+_LARGEST = tl.constexpr(2.0**120)
 
 
 @triton.jit
@@ -52,20 +60,58 @@ def _values(v, token, end, head, heads, column, CHUNK: tl.constexpr, V: tl.const
     Transposed by the matrix unit, as V^T I, which is exact: an operand of a product is copied
     ahead asynchronously, while a plain load would put memory latency on every step of the chain.
     """
-    at = (token * heads + head)[:, None] * V + column[None, :]
-    inside = (token < end)[:, None] & (column < V)[None, :]
-    identity = tl.arange(0, CHUNK)[:, None] == tl.arange(0, CHUNK)[None, :]
-    tile = to_bf16(tl.load(v + at, mask=inside, other=0.0))
-    return dot16(tl.trans(tile), tl.where(identity, 1.0, 0.0).to(tl.bfloat16))
+    row = tl.arange(0, CHUNK)[:, None]
+    inside = (row < end - token) & (column < V)[None, :]
+    first = v + (token * heads + head) * V
+    tile = tl.load(first + row * (heads * V) + column[None, :], mask=inside, other=0.0)
+    if tile.dtype == tl.float32:
+        tile = to_bf16(tile)
+    return dot16(tl.trans(tile), identity(CHUNK, tile.dtype))
+
+
+@triton.jit
+def _unit(peak):
+    """The power of two that values of at most `peak` in magnitude are divided by, and its inverse.
+
+    Made of exponent bits: exact, and no division.
+    """
+    kept = tl.minimum(tl.maximum(peak, _SMALLEST), _LARGEST)
+    exponent = kept.to(tl.uint32, bitcast=True) & 0x7F800000
+    unit = exponent.to(tl.float32, bitcast=True) * _HEADROOM
+    inverse = (0x7F000000 - exponent).to(tl.float32, bitcast=True) / _HEADROOM
+    return unit, inverse
+
+
+@triton.jit
+def _enter(state, HALF: tl.constexpr):
+    """A state [BLOCK_V, K] in units of its rows, the rows' largest value and the units."""
+    peak = tl.max(tl.abs(state), axis=1)
+    unit, inverse = _unit(peak)
+    if HALF:
+        state = state * inverse[:, None]
+    return state, peak, unit
+
+
+@triton.jit
+def _rescale(state, values, peak, unit, HALF: tl.constexpr):
+    """State and values in the units that the values ask for."""
+    if HALF:
+        peak = tl.maximum(peak, tl.max(tl.abs(values), axis=1))
+        wider, inverse = _unit(peak)
+        state = state * (unit * inverse)[:, None]
+        return state, values * inverse[:, None], peak, wider
+    else:
+        return state, values, peak, unit
 
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def state_scan(
     kd, qd, z, y, decay, v, cu_seqlens, initial, final, starts, o,
     n_slots, heads, n_segments, segment_chunks,
-    CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
-    DELTA: tl.constexpr, HAS_INITIAL: tl.constexpr, STORE_FINAL: tl.constexpr,
-    V_FIRST: tl.constexpr, SEGMENTED: tl.constexpr, STAGES: tl.constexpr,
+    CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    BLOCK_V: tl.constexpr, DELTA: tl.constexpr, HAS_INITIAL: tl.constexpr,
+    STORE_FINAL: tl.constexpr, V_FIRST: tl.constexpr, SEGMENTED: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Outputs and final state of one (column block, head, sequence and segment)."""
     first = tl.program_id(0) * BLOCK_V
@@ -87,27 +133,37 @@ def state_scan(
     else:
         state = tl.zeros([BLOCK_V, K], tl.float32)
 
+    kind: tl.constexpr = z.dtype.element_ty
+    half: tl.constexpr = kind == tl.float16
+    state, peak, unit = _enter(state, half)
     row = tl.arange(0, CHUNK)
     channel = tl.arange(0, K)
     column = first + tl.arange(0, BLOCK_V)
+    wide = row[:, None] * K + channel[None, :]
+    square = row[:, None] * CHUNK + row[None, :]
+    across = row[:, None] * (heads * V) + column[None, :]
     for chunk in tl.range(low, high, num_stages=STAGES):
+        # 64 bits for where a tile begins, 32 for what is inside it.
         tile = head * n_slots + slot0 + chunk
-        rows = tile * CHUNK + row
-        wide = rows[:, None] * K + channel[None, :]
-        token = start + chunk * CHUNK + row
+        token = start + chunk * CHUNK
         rest = _values(v, token, end, head, heads, column, CHUNK, V)
-        s16 = to_bf16(state)
+        state, rest, peak, unit = _rescale(state, rest, peak, unit, half)
+        s16 = to_dtype(state, kind)
         if DELTA:
-            rest = dot16_add(s16, tl.trans(tl.load(kd + wide)), rest)
-        rest = to_bf16(rest)
-        out = dot16(s16, tl.trans(tl.load(qd + wide)))
-        square = rows[:, None] * CHUNK + row[None, :]
-        out = dot16_add(rest, tl.trans(tl.load(y + square)), out)
-        shrink = tl.load(decay + tile * K + channel)
-        state = dot16_add(rest, tl.load(z + wide), state * shrink[None, :])
-        at = (token * heads + head)[:, None] * V + column[None, :]
+            rest = dot16_add(s16, tl.trans(tl.load(kd + tile * CHUNK * K + wide)), rest)
+        rest = to_dtype(rest, kind)
+        out = dot16(s16, tl.trans(tl.load(qd + tile * CHUNK * K + wide)))
+        out = dot16_add(rest, tl.trans(tl.load(y + tile * CHUNK * CHUNK + square)), out)
+        shrink = tl.load(decay + tile * (HALVES * K) + channel)
+        z_tile = tl.load(z + tile * CHUNK * K + wide)
+        state = dot16_add(rest, z_tile, state * shrink[None, :])
+        if half:
+            out = out * unit[:, None]
         result = to_dtype(tl.trans(out), o.dtype.element_ty)
-        tl.store(o + at, result, mask=(token < end)[:, None])
+        here = o + (token * heads + head) * V
+        tl.store(here + across, result, mask=(row < end - token)[:, None])
+    if half:
+        state = state * unit[:, None]
     if STORE_FINAL and (high >= chunks):
         window = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
         tl.store(final + window, to_dtype(state, final.dtype.element_ty))
@@ -117,31 +173,42 @@ def state_scan(
 def segment_scan(
     kd, z, decay, v, cu_seqlens, local,
     n_slots, heads, n_segments, segment_chunks,
-    CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
-    DELTA: tl.constexpr, STAGES: tl.constexpr,
+    CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    BLOCK_V: tl.constexpr, DELTA: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """L and P of one segment: `local` [N*H*segments, V + K, K] fp32: L^T, then P^T."""
+    """L and P of one segment: `local` [N*H*segments, V + K, K] fp32: L^T, then P^T.
+
+    The last segment's are not needed: the grid leaves it out.
+    """
     first = tl.program_id(0) * BLOCK_V
     head = tl.program_id(1).to(tl.int64)
-    seq = tl.program_id(2) // n_segments
-    segment = tl.program_id(2) % n_segments
+    seq = tl.program_id(2) // (n_segments - 1)
+    segment = tl.program_id(2) % (n_segments - 1)
     start, end, slot0, chunks = _sequence(cu_seqlens, seq, CHUNK)
     low = segment * segment_chunks
-    high = tl.minimum(low + segment_chunks, chunks)
-    if high <= low:
+    high = low + segment_chunks
+    if high >= chunks:  # a shorter sequence's last segment, or none
         return
     row = tl.arange(0, CHUNK)
     channel = tl.arange(0, K)
     column = first + tl.arange(0, BLOCK_V)
+    kind: tl.constexpr = z.dtype.element_ty
+    half: tl.constexpr = kind == tl.float16
     state = tl.where((column - V)[:, None] == channel[None, :], 1.0, 0.0)
+    state, peak, unit = _enter(state, half)
+    wide = row[:, None] * K + channel[None, :]
     for chunk in tl.range(low, high, num_stages=STAGES):
         tile = head * n_slots + slot0 + chunk
-        wide = (tile * CHUNK + row)[:, None] * K + channel[None, :]
-        rest = _values(v, start + chunk * CHUNK + row, end, head, heads, column, CHUNK, V)
+        rest = _values(v, start + chunk * CHUNK, end, head, heads, column, CHUNK, V)
+        state, rest, peak, unit = _rescale(state, rest, peak, unit, half)
         if DELTA:
-            rest = dot16_add(to_bf16(state), tl.trans(tl.load(kd + wide)), rest)
-        shrink = tl.load(decay + tile * K + channel)
-        state = dot16_add(to_bf16(rest), tl.load(z + wide), state * shrink[None, :])
+            kd_tile = tl.load(kd + tile * CHUNK * K + wide)
+            rest = dot16_add(to_dtype(state, kind), tl.trans(kd_tile), rest)
+        shrink = tl.load(decay + tile * (HALVES * K) + channel)
+        z_tile = tl.load(z + tile * CHUNK * K + wide)
+        state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
+    if half:
+        state = state * unit[:, None]
     own = ((seq * heads + head) * n_segments + segment).to(tl.int64)
     target = local + own * (V + K) * K + column[:, None] * K + channel[None, :]
     tl.store(target, state)

@@ -41,6 +41,22 @@ def to_bf16(x):
 
 
 @triton.jit
+def identity(SIZE: tl.constexpr, DTYPE: tl.constexpr):
+    """The identity matrix [SIZE, SIZE]: a product with it moves a tile and is exact."""
+    same = tl.arange(0, SIZE)[:, None] == tl.arange(0, SIZE)[None, :]
+    return tl.where(same, 1.0, 0.0).to(DTYPE)
+
+
+@triton.jit
+def narrow(x, UNIT: tl.constexpr):
+    """16 bits: for values of at most 1 in magnitude fp16, three bits more than bf16."""
+    if UNIT:
+        return x.to(tl.float16)
+    else:
+        return to_bf16(x)
+
+
+@triton.jit
 def dot_split(a, b):
     """a @ b of fp32 tiles to 16 bits of mantissa: each as the sum of two bf16 ones."""
     a_high = to_bf16(a)

@@ -15,9 +15,12 @@ def log2_decay(g, a_log, dt_bias, lower_bound, GATE: tl.constexpr):
     log2_e: tl.constexpr = 1.4426950408889634
     if GATE == 0:
         rate = tl.exp2(a_log * log2_e) * log2_e
-        # sigmoid(x) = 1 / (1 + e^-x), as a squared rsqrt: a division costs five times as much.
-        root = tl.rsqrt(1.0 + tl.exp2(-(rate * g + rate * dt_bias)))
-        return (lower_bound * log2_e) * (root * root)
+        steepest = -lower_bound * log2_e
+        # steepest sigmoid(x) = 1 / (1 / steepest + e^-x / steepest), as a squared rsqrt: a
+        # division costs five times as much. The factor goes into the constants.
+        bias = rate * dt_bias + tl.log2(steepest)
+        root = tl.rsqrt(1.0 / steepest + tl.exp2(-(rate * g + bias)))
+        return -(root * root)
     elif GATE == 1:
         x = g + dt_bias
         # log(1 + e^x) without overflow: x itself once e^-x is below fp32's resolution.

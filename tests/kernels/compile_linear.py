@@ -1,16 +1,18 @@
 """Compile the kernels of the linear family for one target; one JSON line for each kernel.
 
 python compile_linear.py sm_90 kda softplus scalar scan_128 segments prefix decode
+A name's suffix `-joined` takes two chunks as one, `-bf16` the workspace of unnormalised keys.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from compile_ahead import compiled, main
 from triton.compiler import CompiledKernel
 
-from benchx_kernels._configs import decode_config, scan_cut
+from benchx_kernels._configs import decode_config, scan_cut, score_bits
 from benchx_kernels.device import chunk_intra, chunk_scan, decode
 
 TYPES = {
@@ -23,22 +25,31 @@ GATES = {"kda": (0, True), "softplus": (1, False), "scalar": (3, False)}
 WIDTH = 128
 
 
+WORKSPACE = ("kd", "qd", "z", "y")
+
+
 def type_of(name: str) -> str:
     """Type of a kernel's argument by its name."""
+    if name in WORKSPACE:
+        return "*fp16"
     return TYPES.get(name, "*fp32" if name in FP32 else "*bf16")
 
 
 def build(name: str, target: str) -> CompiledKernel:
     """One kernel by name, cut as it is cut on that target."""
     amd = target.startswith("gfx")
+    name, _, form = name.partition("-")
     cut = scan_cut(WIDTH, amd=amd)
+    if form == "joined":
+        cut = replace(cut, join=2, scores="bf16", stages=1 if amd else 2)
     limit = {} if amd or name != "kda" else {"maxnreg": cut.intra_registers}
-    shape: dict[str, Any] = {"CHUNK": cut.chunk, "K": WIDTH, "V": WIDTH}
+    shape: dict[str, Any] = {"CHUNK": cut.step, "K": WIDTH, "V": WIDTH}
     state = {"HAS_INITIAL": True, "V_FIRST": True}
     if name in GATES:
         gate, narrow = GATES[name]
-        constants = {"CHUNK": cut.chunk, "K": WIDTH, "GATE": gate, "DELTA": True, "L2_NORM": True}
-        constants |= {"NARROW": narrow, "TF32": not amd}
+        constants = {"CHUNK": cut.chunk, "JOIN": cut.join, "K": WIDTH, "GATE": gate}
+        constants |= {"DELTA": True, "L2_NORM": True, "NARROW": narrow}
+        constants |= {"SCORES": score_bits(cut, amd=amd)}
         warps = cut.intra_warps
         return compiled(
             chunk_intra.chunk_intra, type_of, constants, target, num_warps=warps, **limit
@@ -53,7 +64,7 @@ def build(name: str, target: str) -> CompiledKernel:
         return compiled(
             chunk_scan.segment_prefix, type_of, constants, target, num_warps=cut.prefix_warps
         )
-    walk = {"BLOCK_V": cut.block_v, "DELTA": True, "STAGES": cut.stages}
+    walk = {"HALVES": cut.join, "BLOCK_V": cut.block_v, "DELTA": True, "STAGES": cut.stages}
     if name == "segments":
         return compiled(chunk_scan.segment_scan, type_of, shape | walk, target, num_warps=cut.warps)
     width = int(name.removeprefix("scan_"))
