@@ -288,3 +288,41 @@ SLO_RATE = _metric(
     "slo_rate_req_s", "req/s", Direction.HIGHER, "highest rate within the SLO",
     "largest request rate tried at which enough requests meet the SLO (goodput_share)", _SERVING,
 )  # fmt: skip
+
+# What the server told of itself while the load ran, see `serving.server_summary`.
+SERVER_QUEUE = _metric(
+    "server_queue_ms", "ms", Direction.LOWER, "queueing at the server",
+    "time that a request waited at the server before its prefill, by the server's metrics",
+    _SERVING,
+)  # fmt: skip
+SERVER_PREFILL = _metric(
+    "server_prefill_ms", "ms", Direction.LOWER, "prefill at the server",
+    "prefill time of a request by the server's metrics, steps shared with others included",
+    _SERVING,
+)  # fmt: skip
+KV_USAGE = _metric(
+    "server_kv_usage_share", "1", Direction.NEITHER, "KV cache in use",
+    "largest share of the server's KV cache in use, read once a second", _SERVING,
+)  # fmt: skip
+PREEMPTIONS = _metric(
+    "server_preemptions", "requests", Direction.LOWER, "preemptions",
+    "requests thrown out of the server's cache to make room, and computed again", _SERVING,
+)  # fmt: skip
+PREFIX_HITS = _metric(
+    "server_prefix_hit_share", "1", Direction.NEITHER, "prefix cache hits",
+    "prompt tokens found in the server's own prefix cache / all, by its metrics", _SERVING,
+)  # fmt: skip
+EXTERNAL_HITS = _metric(
+    "server_external_hit_share", "1", Direction.NEITHER, "hits outside",
+    "prompt tokens loaded from host memory or other machines / all, by the server's metrics",
+    _SERVING,
+)  # fmt: skip
+ACCEPTANCE = _metric(
+    "acceptance_length_tok", "tok", Direction.HIGHER, "acceptance length",
+    "1 + accepted / drafts of speculative decoding, by the server's metrics", _SERVING,
+)  # fmt: skip
+ENERGY = _metric(
+    "energy_per_output_token_j", "J/tok", Direction.LOWER, "energy per output token",
+    "mean power of the GPU x wall time / output tokens of ok requests; one GPU only", _SERVING,
+    "gpu",
+)  # fmt: skip

@@ -26,6 +26,9 @@ _OUTPUT = _column(
     "output", "out tok/s", metric.OUTPUT_THROUGHPUT.id, keep=None,
     legend="output tokens of ok requests / wall time",
 )  # fmt: skip
+_SAID_IF_ANY = (metric.PREFIX_HITS.id, metric.EXTERNAL_HITS.id, metric.PREEMPTIONS.id)
+"""Figures that get a column only where one is above 0: usually none of it happens."""
+
 _FIGURES = (
     _column(
         "ttft", "TTFT ms", f"{metric.TTFT.id}_p50", keep=None,
@@ -64,6 +67,54 @@ _FIGURES = (
         text=numbers.percent,
     ),
     _column(
+        "steady", "steady tok/s", metric.STEADY_OUTPUT.id, keep=25,
+        legend="output from the first end to the last send",
+    ),
+    FigureColumn(
+        column=Column(
+            key="kv_usage", heading="KV used %", keep=48,
+            legend="most of the server's cache in use",
+        ),
+        source=metric.KV_USAGE.id,
+        text=numbers.percent,
+    ),
+    _column(
+        "queue", "queue ms", f"{metric.SERVER_QUEUE.id}_mean", keep=22,
+        legend="mean wait at the server",
+    ),
+    FigureColumn(
+        column=Column(
+            key="hits", heading="% hits", keep=55,
+            legend="prompt tokens in the server's own prefix cache",
+        ),
+        source=metric.PREFIX_HITS.id,
+        text=numbers.percent,
+    ),
+    FigureColumn(
+        column=Column(
+            key="external_hits", heading="% hits outside", keep=54,
+            legend="prompt tokens loaded from beyond the GPU",
+        ),
+        source=metric.EXTERNAL_HITS.id,
+        text=numbers.percent,
+    ),
+    FigureColumn(
+        column=Column(
+            key="preemptions", heading="preempted", keep=56,
+            legend="requests thrown out of the server's cache",
+        ),
+        source=metric.PREEMPTIONS.id,
+        text=lambda count: f"{count:.0f}",
+    ),
+    _column(
+        "acceptance", "accepted", metric.ACCEPTANCE.id, keep=57,
+        legend="tokens per step of speculative decoding",
+    ),
+    _column(
+        "energy", "J/tok", metric.ENERGY.id, keep=46,
+        legend="energy of the GPU per output token",
+    ),
+    _column(
         "slo_concurrency", "most in SLO", metric.SLO_CONCURRENCY.id, keep=120,
         legend="highest concurrency tried within the SLO",
     ),
@@ -86,11 +137,14 @@ _FIGURES = (
 
 def serving_figures(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
     """The columns for which a row has a figure, in order."""
-    return tuple(
-        figure
-        for figure in _FIGURES
-        if figure.source in frame.columns and frame[figure.source].notna().any()
-    )
+    return tuple(figure for figure in _FIGURES if _is_worth_a_column(frame, figure))
+
+
+def _is_worth_a_column(frame: pd.DataFrame, figure: FigureColumn) -> bool:
+    if figure.source not in frame.columns:
+        return False
+    values = frame[figure.source]
+    return bool((values > 0).any() if figure.source in _SAID_IF_ANY else values.notna().any())
 
 
 def figure_text(row: pd.Series, figure: FigureColumn) -> str:

@@ -26,6 +26,8 @@ class Deployment:
         pricing: The scenario's `cost` (`hardware`, `prices`); None: nothing is to be priced.
         slo: Limits of a good request as the scenario writes them (`ttft` -> `2.0s`).
         version: Engine and version as it told (`vllm 0.26.0`), equal in every launch.
+        acceptance: Of drafted tokens: `real`, `synthetic` (decreed) or `none` (no drafts).
+        load_format: `dummy` for random weights.
     """
 
     model: str | None
@@ -35,6 +37,8 @@ class Deployment:
     pricing: Mapping[str, Any] | None
     slo: Mapping[str, str]
     version: str | None = None
+    acceptance: str | None = None
+    load_format: str | None = None
 
 
 def deployments(run: Run) -> dict[str, Deployment]:
@@ -58,6 +62,8 @@ def _deployment(part: Mapping[str, Any], records: Iterable[LaunchRecord]) -> Dep
     kinds = dict.fromkeys(str(name) for one in told for name in one.get("gpu_names") or ())
     return Deployment(
         version=_same(one.get("version") for one in told),
+        acceptance=_same(one.get("acceptance") for one in told),
+        load_format=_same(one.get("load_format") for one in told),
         model=_portable(str(named)) if named else None,
         gpus=_same(one.get("gpus") for one in told),
         gpus_source=_same(one.get("gpus_source") for one in told),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,7 @@ def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deploymen
     words = [f"model {shown[0].model}"] if len(models) == 1 and shown[0].model else []
     versions = dict.fromkeys(one.version for one in shown if one.version)
     words += [" / ".join(versions)] if versions else []
+    words += _caveats(shown)
     words += [f"{axis} {value_text(value)}" for axis, value in axes.fixed.items()]
     states = list(dict.fromkeys(state for state in frame["cache"] if state is not None))
     words += [f"server's prefix cache {'/'.join(states)}"] if states != ["unknown"] else []
@@ -112,6 +113,16 @@ def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deploymen
     limits = dict.fromkeys(" ".join(pair) for one in shown for pair in one.slo.items())
     words += [f"SLO: {', '.join(limits)}"] if limits else []
     return ", ".join(words)
+
+
+def _caveats(shown: Sequence[Deployment]) -> list[str]:
+    """What keeps the figures from being those of the model on real text."""
+    words = []
+    if any(one.load_format == "dummy" for one in shown):
+        words.append("random weights (speed only)")
+    modes = [one.acceptance for one in shown if one.acceptance not in (None, "none")]
+    words += [f"acceptance of drafts: {mode}" for mode in dict.fromkeys(modes)]
+    return words
 
 
 def _prefill_sources(frame: pd.DataFrame) -> list[str]:

@@ -27,7 +27,7 @@ from benchx.serving.load_session import LoadOutcome, client_figures, client_note
 from benchx.serving.metrics import LoadFigures, load_figures
 from benchx.serving.request import Endpoint, Request, RequestOutcome, RequestResult
 from benchx.serving.scrape import Series
-from benchx.serving.server_summary import cache_state, summarise
+from benchx.serving.server_summary import cache_state, computed_share, summarise
 from benchx.serving.worker_job import LoadJob
 from benchx.serving.workloads.base import Workload
 from benchx.serving.workloads.build import build_workload
@@ -194,8 +194,18 @@ class ServingPoint:
             return PointResult(outcome=outcome, reason=reason, details=details, spent_usd=spent)
         kv = self._kv(made)
         provenance["kv_prefill_source"] = kv.source
-        client = client_figures(loaded.reports)
-        details["values"] = {**figures.values, **kv.values, **client}
+        details["values"] = {
+            **figures.values,
+            **kv.values,
+            **summarise(made.series).values(),
+            **energy_figures(
+                figures.values,
+                telemetry.get("power_w_mean"),
+                is_only_gpu=self.engine.process is not None
+                and self.engine.gpus.count == self.session.device.count == 1,
+            ),
+            **client_figures(loaded.reports),
+        }
         details["samples"] = figures.samples
         details["timing"] = self._timing(made, figures, kv)
         return PointResult(outcome=Outcome.OK, reason=None, details=details, spent_usd=spent)
@@ -227,11 +237,33 @@ class ServingPoint:
         )
         return Timing(
             timer="client",
-            cache=cache_state(figures.values.get(metric.CACHED_SHARE.id)) or "unknown",
+            cache=_cache(figures.values.get(metric.CACHED_SHARE.id), made.series),
             stop=loaded.stopped or "complete",
             samples=figures.outcomes[RequestOutcome.OK.value],
             notes=notes,
         )
+
+
+def energy_figures(
+    values: Mapping[str, float], power_w: float | None, *, is_only_gpu: bool
+) -> dict[str, float]:
+    """Energy per output token, J: mean power / output tokens per second.
+
+    Args:
+        values: Figures of the load.
+        power_w: Mean power while it ran, of one GPU; None where it can't be read.
+        is_only_gpu: Whether the engine ran here on the only GPU: no other one's power is read.
+    """
+    rate = values.get(metric.OUTPUT_THROUGHPUT.id)
+    return {metric.ENERGY.id: power_w / rate} if is_only_gpu and power_w and rate else {}
+
+
+def _cache(told: float | None, series: Series) -> str:
+    """A label by usage, else by the server's counters: was the prompts' cache cold or warm?"""
+    computed = computed_share(series)
+    if told is None and computed is not None:
+        told = 1 - computed
+    return cache_state(told) or "unknown"
 
 
 def _server(series: Series, origin_ns: int) -> dict[str, Any]:

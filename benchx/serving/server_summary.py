@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from benchx.core import metric
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.scrape import Series
 
@@ -54,6 +55,22 @@ class ServerSummary:
         """Plain data without what is not known."""
         plain = asdict(self) | {"acceptance_at": list(self.acceptance_at)}
         return {name: value for name, value in plain.items() if value not in (None, [])}
+
+    def values(self) -> dict[str, float]:
+        """What it says in figures of its own, by metric."""
+        means = (
+            (metric.SERVER_QUEUE, self.queue_mean_s),
+            (metric.SERVER_PREFILL, self.prefill_mean_s),
+        )
+        plain = (
+            (metric.KV_USAGE, self.kv_usage_share_max),
+            (metric.PREEMPTIONS, self.preemptions),
+            (metric.PREFIX_HITS, self.prefix_hit_share),
+            (metric.EXTERNAL_HITS, self.external_hit_share),
+            (metric.ACCEPTANCE, self.acceptance_length),
+        )
+        found = {f"{one.id}_mean": 1000 * value for one, value in means if value is not None}
+        return found | {one.id: value for one, value in plain if value is not None}
 
 
 def summarise(series: Series) -> ServerSummary:

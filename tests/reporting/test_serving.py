@@ -67,6 +67,39 @@ def test_the_version_of_the_engine_is_in_the_caption(serving_run: Run) -> None:
     assert "alpha 4.5.6" in section_of(serving_run).table.caption
 
 
+def test_random_weights_and_decreed_acceptance_are_said(make_serving_run: RunMaker) -> None:
+    told = {"load_format": "dummy", "acceptance": "synthetic"}
+    caption = section_of(make_serving_run(LOADS, provenance=told)).table.caption
+    assert "random weights" in caption
+    assert "acceptance of drafts: synthetic" in caption
+    plain = {"load_format": None, "acceptance": "none"}
+    assert "accept" not in section_of(make_serving_run(LOADS, provenance=plain)).table.caption
+
+
+def test_what_the_server_told_has_columns_where_there_is_something_to_tell(
+    make_serving_run: RunMaker,
+) -> None:
+    told = {
+        "server_kv_usage_share": 0.83,
+        "server_queue_ms_mean": 12.0,
+        "server_preemptions": 0.0,
+        "server_prefix_hit_share": 0.25,
+        "acceptance_length_tok": 2.5,
+        "energy_per_output_token_j": 0.7,
+        "steady_output_throughput_tok_s": 99.0,
+    }
+    section = section_of(make_serving_run(LOADS, changes=told))
+    assert cells(section, "kv_usage")[0] == "83"
+    assert cells(section, "queue")[0] == "12.0"
+    assert cells(section, "hits")[0] == "25"
+    assert cells(section, "acceptance")[0] == "2.50"
+    assert cells(section, "energy")[0] == "0.700"
+    assert cells(section, "steady")[0] == "99.0"
+    assert "preemptions" not in keys(section)  # none happened
+    happened = section_of(make_serving_run(LOADS, changes={"server_preemptions": 3.0}))
+    assert cells(happened, "preemptions")[0] == "3"
+
+
 def test_a_failed_point_shows_its_reason_and_no_figure(serving_run: Run) -> None:
     section = section_of(serving_run)
     last = section.table.rows[-1]

@@ -17,6 +17,7 @@ from benchx.core.record import LaunchRecord
 from benchx.measure.device import probe_device
 from benchx.runner.events import Event, Recorded
 from benchx.runner.serving_level import ServingLevel
+from benchx.runner.serving_point import energy_figures
 from benchx.runner.session import Session
 from benchx.runner.spec import LaunchSpec
 from benchx.scenario import Vocabulary, expand, load
@@ -231,6 +232,8 @@ def test_a_running_servers_metrics_are_read_where_the_scenario_says(measure: Mea
     assert record.outcome is Outcome.OK, record.reason
     assert record.provenance["kv_prefill_source"] == "server"
     assert record.telemetry["server"]["prefill_mean_s"] == pytest.approx(0.05)
+    assert record.values["server_prefill_ms_mean"] == pytest.approx(50)
+    assert "server_queue_ms_mean" not in record.values  # not told, so not 0
     series = record.telemetry["server_series"]
     assert series["at_ns"][0] < 1e9  # counted from the start of the point
     assert series["at_ns"] == sorted(series["at_ns"])
@@ -270,6 +273,18 @@ def test_an_unknown_model_has_no_kv_throughput_and_the_notes_say_why(measure: Me
     assert "kv_throughput_gb_s" not in record.values
     assert record.timing is not None
     assert any("engine.architecture" in note for note in record.timing.notes)
+
+
+@pytest.mark.parametrize(
+    ("power_w", "is_only_gpu", "expected"),
+    [(700.0, True, 0.7), (None, True, None), (700.0, False, None)],
+)
+def test_energy_is_that_of_the_only_gpu_or_unknown(
+    power_w: float | None, is_only_gpu: bool, expected: float | None
+) -> None:
+    values = {"output_throughput_tok_s": 1000.0}
+    found = energy_figures(values, power_w, is_only_gpu=is_only_gpu)
+    assert found.get("energy_per_output_token_j") == expected
 
 
 def test_one_point_that_cannot_be_made_does_not_stop_the_next(measure: Measure) -> None:

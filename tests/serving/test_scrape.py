@@ -16,7 +16,13 @@ from benchx.serving.engines.base import EngineSettings
 from benchx.serving.prometheus import parse, total
 from benchx.serving.scrape import Reading, Scraper, Series, read_page
 from benchx.serving.server_metrics import PREFIXES, SGLANG, TRTLLM, VLLM, sources_of, wanted_names
-from benchx.serving.server_summary import acceptance_mode, cache_state, summarise
+from benchx.serving.server_summary import (
+    ServerSummary,
+    acceptance_mode,
+    cache_state,
+    computed_share,
+    summarise,
+)
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -164,6 +170,28 @@ def test_no_hit_at_all_is_zero_and_not_unknown() -> None:
     )
     assert summarise(series).prefix_hit_share == 0.0
     assert summarise(Series()).prefix_hit_share is None
+
+
+def test_a_summary_has_figures_for_what_was_told_and_no_others() -> None:
+    found = ServerSummary(queue_mean_s=0.5, preemptions=0.0, kv_usage_share_max=0.8).values()
+    assert found == {
+        "server_queue_ms_mean": 500.0,
+        "server_preemptions": 0.0,
+        "server_kv_usage_share": 0.8,
+    }
+    assert ServerSummary().values() == {}
+
+
+def test_the_computed_share_follows_from_hits_where_sources_are_not_told() -> None:
+    names = ("prefix_queries", "prefix_hits", "external_hits")
+    series = Series(
+        readings=(
+            reading(0, **dict.fromkeys(names, 0.0)),
+            reading(1, prefix_queries=100.0, prefix_hits=50.0, external_hits=20.0),
+        )
+    )
+    assert computed_share(series) == pytest.approx(0.3)
+    assert computed_share(Series()) is None
 
 
 def test_trtllm_counts_blocks() -> None:
