@@ -48,7 +48,7 @@ class MlaDecodeConfig:
     stages: int = 2
     resident: int = 1
     splits: int = 0
-    piece: int = 64
+    piece: int = 128
 
 
 @dataclass(frozen=True, kw_only=True)

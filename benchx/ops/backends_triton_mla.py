@@ -21,6 +21,8 @@ from benchx.ops.packages import unsupported
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from benchx_kernels._mla_configs import MlaDecodeConfig
+
 DTYPES = ("bfloat16", "float16")
 LATENT_WIDTHS = (64, 128, 256, 512)
 ROPE_WIDTHS = (0, 16, 32, 64)
@@ -30,9 +32,14 @@ EXPANDED_WIDTHS = (64, 128)
 
 @dataclass(frozen=True, kw_only=True)
 class TritonMlaDecode(TritonForm):
-    """Split attention on the paged latent cache and a merge of the splits."""
+    """Split attention on the paged latent cache and a merge of the splits.
+
+    Attributes:
+        config: How the work is cut; None lets the kernel pick.
+    """
 
     operator: str = "mla_decode"
+    config: MlaDecodeConfig | None = None
 
     def unavailable(self, params: Params, device: Device) -> Unavailable | None:
         """Skipped without a GPU; unsupported for widths and dtypes that no kernel has."""
@@ -58,7 +65,7 @@ class TritonMlaDecode(TritonForm):
         def attend(q: Tensor) -> Tensor:
             out: Tensor = mla_decode(
                 q, inputs.kv_cache, inputs.block_table, inputs.seqlens,
-                kv_lora=inputs.kv_lora, scale=inputs.scale, longest=longest,
+                kv_lora=inputs.kv_lora, scale=inputs.scale, longest=longest, config=self.config,
             )  # fmt: skip
             return out
 

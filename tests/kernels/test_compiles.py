@@ -18,6 +18,8 @@ SHARED_BYTES = {  # what one program may take, by the vendors' manuals
 }  # fmt: skip
 # Addresses and scalars that live across a loop: of 255 registers, 128 hold an accumulator.
 SPILLED_BYTES = 512
+# Of 240 registers, 128 hold an accumulator; operand descriptors, most of them used once a pair.
+HOPPER_SPILLED_BYTES = 768
 HOPPER = (
     "hopper_decode", "hopper_prefill", "hopper_ahead_64", "hopper_ahead_128", "hopper_ahead_256",
 )  # fmt: skip
@@ -33,14 +35,16 @@ def facts(script: str, target: str, *names: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def misfits(script: str, target: str, *names: str) -> list[dict[str, Any]]:
+def misfits(
+    script: str, target: str, *names: str, spilled_bytes: int = SPILLED_BYTES
+) -> list[dict[str, Any]]:
     """The kernels that need more than the chip has."""
     found = facts(script, target, *names)
     assert [fact["kernel"] for fact in found] == list(names)
     return [
         fact
         for fact in found
-        if fact["shared_bytes"] > SHARED_BYTES[target] or fact["spilled_bytes"] > SPILLED_BYTES
+        if fact["shared_bytes"] > SHARED_BYTES[target] or fact["spilled_bytes"] > spilled_bytes
     ]
 
 
@@ -59,7 +63,7 @@ def test_a_portable_kernel_compiles_and_fits(target: str, kernel: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", HOPPER)
 def test_a_hopper_kernel_compiles_fits_and_uses_the_matrix_units(kernel: str) -> None:
-    assert misfits("mla", "sm_90", kernel) == []
+    assert misfits("mla", "sm_90", kernel, spilled_bytes=HOPPER_SPILLED_BYTES) == []
     assert facts("mla", "sm_90", kernel)[0]["wgmma"] > 0
 
 
