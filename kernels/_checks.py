@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
 from benchx_kernels._forms import Described, form_or_none
-from benchx_kernels.batch import Batch
 from benchx_kernels.gate import Gate
 
 _WIDTHS = (64, 128, 256)
@@ -59,7 +58,7 @@ class GateForm(NamedTuple):
         return cls(gate.kind, g, a_log, dt_bias, gate.lower_bound)
 
 
-def _check_learned(gate: Gate | GateForm, heads: int, key_dim: int, like: Described) -> None:
+def _check_learned(gate: GateForm, heads: int, key_dim: int, like: Described) -> None:
     if gate.kind not in ("bounded", "softplus"):
         return
     learned = gate.a_log is not None and gate.dt_bias is not None
@@ -69,13 +68,25 @@ def _check_learned(gate: Gate | GateForm, heads: int, key_dim: int, like: Descri
     require(gate.lower_bound < 0, f"lower_bound is {gate.lower_bound}; expected a negative one")
 
 
+class Packed(Protocol):
+    """What is checked of a batch."""
+
+    @property
+    def cu_seqlens(self) -> Described:
+        """Where the sequences begin."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all sequences."""
+
+
 def check_prefill(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    beta: torch.Tensor | None,
-    gate: Gate,
-    batch: Batch,
+    q: Described,
+    k: Described,
+    v: Described,
+    beta: Described | None,
+    gate: GateForm,
+    batch: Packed,
 ) -> None:
     """Tokens, gate and batch of a chunked prefill; raises ValueError."""
     require(q.dim() == 3, f"q has {q.dim()} dimensions; expected [T, H, K]")
@@ -97,13 +108,13 @@ def check_prefill(
 
 
 def check_states(
-    initial: torch.Tensor | None, final: torch.Tensor | None, batch: Batch, q: torch.Tensor,
+    initial: Described | None, final: Described | None, sequences: int, q: Described,
     value_dim: int, v_first: bool,
 ) -> None:  # fmt: skip
     """Shapes and dtypes of the initial and final state; raises ValueError."""
     heads, key_dim = q.shape[1], q.shape[2]
     inner = (value_dim, key_dim) if v_first else (key_dim, value_dim)
-    shape = (len(batch.lengths), heads, *inner)
+    shape = (sequences, heads, *inner)
     check_tensor("initial_state", initial, shape, q, (torch.float32, torch.bfloat16))
     check_tensor("final_state", final, shape, q, (torch.float32, torch.bfloat16))
 

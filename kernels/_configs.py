@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
 import torch
 
-from benchx_kernels.batch import Batch
-
 _CHUNK = 32
-_PROGRAMS_PER_PROCESSOR = 2
-_FEWEST_CHUNKS = 16
+# K2's shared memory: two programs a processor with steps of 32 tokens, one with 64.
+_SHARED_STEP_TOKENS = 64
+_FEWEST_STEPS = 8
+_MOST_SEGMENTS = 32
+# In steps of K2 (1.7 us on an H200): a step without outputs, two more launches, a prefix's step.
+_TRANSITION_STEP, _SEGMENT_LAUNCHES, _PREFIX_STEP = 0.6, 8.0, 1.5
 
 Scores = Literal["bf16", "tf32"]
 
@@ -71,18 +74,48 @@ def processors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def prefill_config(device: torch.device, heads: int, batch: Batch, value_dim: int) -> PrefillConfig:
+def prefill_config(
+    device: torch.device, heads: int, tokens: int, longest: int, value_dim: int
+) -> PrefillConfig:
     """Column blocks of 64, the matrix unit's height; segments where those leave processors idle.
 
-    Cutting into n segments walks a sequence twice (with twice the columns the first time), in
-    1 / n of the steps each, and adds n steps of a prefix: worth it from three segments on.
+    `tokens` counts all sequences, `longest` the longest of them.
     """
     cut = scan_cut(value_dim, amd=torch.version.hip is not None)
-    programs = heads * len(batch.lengths) * (value_dim // cut.block_v)
-    chunks = -(-batch.longest // _CHUNK)
-    places = _PROGRAMS_PER_PROCESSOR * processors(device)
-    segments = min(places // (2 * programs), chunks // _FEWEST_CHUNKS)
-    return replace(cut, segment_chunks=-(-chunks // segments) if segments >= 3 else 0)
+    steps = -(-longest // cut.step)
+    if steps < 2 * _FEWEST_STEPS:
+        return cut
+    # Short sequences among long ones fill less than a column of programs each.
+    columns = heads * (value_dim // cut.block_v) * tokens / longest
+    places = processors(device) * max(1, _SHARED_STEP_TOKENS // cut.step)
+    segments = best_segments(steps, columns, places)
+    return replace(cut, segment_chunks=-(-steps // segments) if segments > 1 else 0)
+
+
+def best_segments(steps: int, columns: float, places: int) -> int:
+    """Segments that the longest sequence is cut into for the shortest predicted time.
+
+    Args:
+        steps: Steps of K2 of the longest sequence.
+        columns: Programs of K2 without segments, counted in longest sequences.
+        places: Programs that run at the same time.
+    """
+    most = max(1, min(_MOST_SEGMENTS, steps // _FEWEST_STEPS))
+    return min(range(1, most + 1), key=lambda n: predicted_steps(n, steps, columns, places))
+
+
+def predicted_steps(segments: int, steps: int, columns: float, places: int) -> float:
+    """Time of K2 with so many segments, in the time of one of its steps.
+
+    Segments add a pass that finds each one's transition and own state, with as many columns again
+    for the transition (of K = V), all but the last segment's, and a prefix over them.
+    """
+    length = math.ceil(steps / segments)
+    passes = float(math.ceil(columns * segments / places))
+    if segments == 1:
+        return length * passes
+    passes += _TRANSITION_STEP * math.ceil(2 * columns * (segments - 1) / places)
+    return length * passes + _SEGMENT_LAUNCHES + _PREFIX_STEP * segments
 
 
 def scan_cut(value_dim: int, *, amd: bool) -> PrefillConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -21,12 +22,12 @@ class Batch:
     cu_seqlens: torch.Tensor
     lengths: tuple[int, ...]
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Tokens of all sequences together."""
         return sum(self.lengths)
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """Tokens of the longest sequence; 0 for an empty batch."""
         return max(self.lengths, default=0)

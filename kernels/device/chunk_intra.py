@@ -61,6 +61,17 @@ def locate_chunk(cu_seqlens, slot, n_seqs, CHUNK: tl.constexpr):
 
 
 @triton.jit
+def tiles(work, tile, STEP: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr):
+    """Pointers to Qd, Z [STEP, K], Y [STEP, STEP] and, for the delta rule, -Kd of one step.
+
+    The workspace is [H, slots, STEP * ((2 + DELTA) K + STEP)]: one allocation, and one place in
+    memory for what is read together.
+    """
+    base = work + tile * (STEP * ((2 + DELTA) * K + STEP))
+    return base, base + STEP * K, base + 2 * STEP * K, base + STEP * (2 * K + STEP)
+
+
+@triton.jit
 def _inverse(lower, CHUNK: tl.constexpr):
     """(I + lower)^-1 for a strictly lower triangular fp32 [C, C]; entries within [-1, 1]."""
     row = tl.arange(0, CHUNK)[:, None]
@@ -216,13 +227,12 @@ def _join(kd, qd, z, y, decay, CHUNK: tl.constexpr, K: tl.constexpr, DELTA: tl.c
 
 @triton.jit(do_not_specialize=["n_seqs", "n_slots", "heads"])
 def chunk_intra(
-    q, k, g, beta, a_log, dt_bias, cu_seqlens,
-    kd, qd, z, y, decay,
+    q, k, g, beta, a_log, dt_bias, cu_seqlens, work, decay,
     scale, lower_bound, n_seqs, n_slots, heads,
     CHUNK: tl.constexpr, JOIN: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr,
     DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
 ):  # fmt: skip
-    """JOIN chunks of one head. Inputs token-major [T, H, *]; workspace [H, slots, JOIN * C, *]."""
+    """JOIN chunks of one head. Inputs token-major [T, H, *]; for the workspace see `tiles`."""
     head = tl.program_id(0)
     slot = tl.program_id(1).to(tl.int64)
     STEP: tl.constexpr = JOIN * CHUNK
@@ -230,10 +240,7 @@ def chunk_intra(
     if begin >= end:
         return
     tile = head * n_slots + slot
-    qd += tile * STEP * K
-    kd += tile * STEP * K if DELTA else 0
-    z += tile * STEP * K
-    y += tile * STEP * STEP
+    qd, z, y, kd = tiles(work, tile, STEP, K, DELTA)
     decay += tile * JOIN * K
     if JOIN == 1:
         _chunk(

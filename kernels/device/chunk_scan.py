@@ -25,6 +25,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from benchx_kernels.device.chunk_intra import tiles
 from benchx_kernels.device.dot import dot16, dot16_add, dot_split, identity, to_bf16, to_dtype
 
 _HEADROOM = tl.constexpr(32.0)  # scaled values are below 2^-4: products of 16 bits reach 2^16
@@ -51,6 +52,19 @@ def _state_at(
         return base * K * V + row * K + channel
     else:
         return base * K * V + channel * V + row
+
+
+@triton.jit
+def _begin(
+    states, base, K: tl.constexpr, V: tl.constexpr, first, BLOCK_V: tl.constexpr,
+    V_FIRST: tl.constexpr, PRESENT: tl.constexpr,
+):  # fmt: skip
+    """Rows of S^T to start from, fp32 [BLOCK_V, K]; zeros without a state."""
+    if PRESENT:
+        window = _state_at(base, K, V, first, BLOCK_V, V_FIRST)
+        return tl.load(states + window).to(tl.float32)
+    else:
+        return tl.zeros([BLOCK_V, K], tl.float32)
 
 
 @triton.jit
@@ -106,7 +120,7 @@ def _rescale(state, values, peak, unit, HALF: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def state_scan(
-    kd, qd, z, y, decay, v, cu_seqlens, initial, final, starts, o,
+    work, decay, v, cu_seqlens, initial, final, starts, o,
     n_slots, heads, n_segments, segment_chunks,
     CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BLOCK_V: tl.constexpr, DELTA: tl.constexpr, HAS_INITIAL: tl.constexpr,
@@ -125,15 +139,10 @@ def state_scan(
         return
     own = (seq * heads + head).to(tl.int64)
     if SEGMENTED:
-        window = _state_at(own * n_segments + segment, K, V, first, BLOCK_V, True)
-        state = tl.load(starts + window)
-    elif HAS_INITIAL:
-        window = _state_at(own, K, V, first, BLOCK_V, V_FIRST)
-        state = tl.load(initial + window).to(tl.float32)
+        state = _begin(starts, own * n_segments + segment, K, V, first, BLOCK_V, True, True)
     else:
-        state = tl.zeros([BLOCK_V, K], tl.float32)
-
-    kind: tl.constexpr = z.dtype.element_ty
+        state = _begin(initial, own, K, V, first, BLOCK_V, V_FIRST, HAS_INITIAL)
+    kind: tl.constexpr = work.dtype.element_ty
     half: tl.constexpr = kind == tl.float16
     state, peak, unit = _enter(state, half)
     row = tl.arange(0, CHUNK)
@@ -145,17 +154,18 @@ def state_scan(
     for chunk in tl.range(low, high, num_stages=STAGES):
         # 64 bits for where a tile begins, 32 for what is inside it.
         tile = head * n_slots + slot0 + chunk
+        qd, z, y, kd = tiles(work, tile, CHUNK, K, DELTA)
         token = start + chunk * CHUNK
         rest = _values(v, token, end, head, heads, column, CHUNK, V)
         state, rest, peak, unit = _rescale(state, rest, peak, unit, half)
         s16 = to_dtype(state, kind)
         if DELTA:
-            rest = dot16_add(s16, tl.trans(tl.load(kd + tile * CHUNK * K + wide)), rest)
+            rest = dot16_add(s16, tl.trans(tl.load(kd + wide)), rest)
         rest = to_dtype(rest, kind)
-        out = dot16(s16, tl.trans(tl.load(qd + tile * CHUNK * K + wide)))
-        out = dot16_add(rest, tl.trans(tl.load(y + tile * CHUNK * CHUNK + square)), out)
+        out = dot16(s16, tl.trans(tl.load(qd + wide)))
+        out = dot16_add(rest, tl.trans(tl.load(y + square)), out)
         shrink = tl.load(decay + tile * (HALVES * K) + channel)
-        z_tile = tl.load(z + tile * CHUNK * K + wide)
+        z_tile = tl.load(z + wide)
         state = dot16_add(rest, z_tile, state * shrink[None, :])
         if half:
             out = out * unit[:, None]
@@ -171,7 +181,7 @@ def state_scan(
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def segment_scan(
-    kd, z, decay, v, cu_seqlens, local,
+    work, decay, v, cu_seqlens, local,
     n_slots, heads, n_segments, segment_chunks,
     CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BLOCK_V: tl.constexpr, DELTA: tl.constexpr, STAGES: tl.constexpr,
@@ -192,20 +202,21 @@ def segment_scan(
     row = tl.arange(0, CHUNK)
     channel = tl.arange(0, K)
     column = first + tl.arange(0, BLOCK_V)
-    kind: tl.constexpr = z.dtype.element_ty
+    kind: tl.constexpr = work.dtype.element_ty
     half: tl.constexpr = kind == tl.float16
     state = tl.where((column - V)[:, None] == channel[None, :], 1.0, 0.0)
     state, peak, unit = _enter(state, half)
     wide = row[:, None] * K + channel[None, :]
     for chunk in tl.range(low, high, num_stages=STAGES):
         tile = head * n_slots + slot0 + chunk
+        _, z, _, kd = tiles(work, tile, CHUNK, K, DELTA)
         rest = _values(v, start + chunk * CHUNK, end, head, heads, column, CHUNK, V)
         state, rest, peak, unit = _rescale(state, rest, peak, unit, half)
         if DELTA:
-            kd_tile = tl.load(kd + tile * CHUNK * K + wide)
+            kd_tile = tl.load(kd + wide)
             rest = dot16_add(to_dtype(state, kind), tl.trans(kd_tile), rest)
         shrink = tl.load(decay + tile * (HALVES * K) + channel)
-        z_tile = tl.load(z + tile * CHUNK * K + wide)
+        z_tile = tl.load(z + wide)
         state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
     if half:
         state = state * unit[:, None]
@@ -227,10 +238,7 @@ def segment_prefix(
     seq = tl.program_id(2)
     _, _, _, chunks = _sequence(cu_seqlens, seq, CHUNK)
     own = (seq * heads + head).to(tl.int64)
-    if HAS_INITIAL:
-        state = tl.load(initial + _state_at(own, K, V, first, BLOCK_V, V_FIRST)).to(tl.float32)
-    else:
-        state = tl.zeros([BLOCK_V, K], tl.float32)
+    state = _begin(initial, own, K, V, first, BLOCK_V, V_FIRST, HAS_INITIAL)
     channel = tl.arange(0, K)
     column = first + tl.arange(0, BLOCK_V)
     used = tl.maximum((chunks + segment_chunks - 1) // segment_chunks, 1)

@@ -18,20 +18,15 @@ from benchx_kernels.device import chunk_intra, chunk_scan, decode
 TYPES = {
     "cu_seqlens": "*i64", "slots": "*i32", "scale": "fp32", "lower_bound": "fp32",
     "n_seqs": "i32", "n_slots": "i32", "heads": "i32", "n_segments": "i32",
-    "segment_chunks": "i32",
+    "segment_chunks": "i32", "work": "*fp16",
 }  # fmt: skip
 FP32 = ("a_log", "dt_bias", "decay", "initial", "final", "starts", "local", "state")
 GATES = {"kda": (0, True), "softplus": (1, False), "scalar": (3, False)}
 WIDTH = 128
 
 
-WORKSPACE = ("kd", "qd", "z", "y")
-
-
 def type_of(name: str) -> str:
     """Type of a kernel's argument by its name."""
-    if name in WORKSPACE:
-        return "*fp16"
     return TYPES.get(name, "*fp32" if name in FP32 else "*bf16")
 
 
