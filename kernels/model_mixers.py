@@ -16,6 +16,8 @@ from .short_conv import short_conv
 from .torch_mla import absorb, expand, project_values
 
 ROPE_BASE = 10000.0
+EXPAND_ROWS = 1 << 16
+"""Latent rows that are expanded at a time: bounds what is needed beside the keys and values."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,7 @@ class MlaMixer:
         self, q: Tensor, cache: RowCache, step: Step, attention: Attention, layer: int
     ) -> Tensor:
         sequences = q.shape[0]
-        rows = cache.rows[:, : step.end].flatten(0, 1).to(q.dtype)
-        latent, shared = rows.split_with_sizes([self.shape.kv_lora, self.shape.rope_dim], dim=-1)
-        k, v = expand(latent, shared, self.w_uk.to(q.dtype), self.w_uv.to(q.dtype))
+        k, v = self._expanded(cache.rows[:, : step.end].flatten(0, 1).to(q.dtype))
         return attention.mla_prefill(
             MlaCall(
                 layer=layer,
@@ -165,6 +165,20 @@ class MlaMixer:
                 shape=self.shape,
             )
         )
+
+    def _expanded(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys [L, H, N + R] and values [L, H, V] of rows [L, C + R]."""
+        w_uk, w_uv = self.w_uk.to(rows.dtype), self.w_uv.to(rows.dtype)
+        latent, shared = rows.split_with_sizes([self.shape.kv_lora, self.shape.rope_dim], dim=-1)
+        total = rows.shape[0]
+        if total <= EXPAND_ROWS:
+            return expand(latent, shared, w_uk, w_uv)
+        k = rows.new_empty(total, self.shape.heads, self.shape.qk_dim)
+        v = rows.new_empty(total, self.shape.heads, self.shape.value_dim)
+        for start in range(0, total, EXPAND_ROWS):
+            part = slice(start, start + EXPAND_ROWS)
+            k[part], v[part] = expand(latent[part], shared[part], w_uk, w_uv)
+        return k, v
 
     def _decode(
         self, q: Tensor, cache: RowCache, step: Step, attention: Attention, layer: int

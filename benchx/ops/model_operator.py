@@ -130,11 +130,14 @@ def _check_memory(point: ModelPoint, device: torch.device) -> None:
     from benchx.measure.device import probe_device
 
     weights, states = point.weight_bytes(), 2 * point.state_bytes()
+    expanded = point.expanded_bytes()
+    expands = f", expanded keys and values {format_bytes(expanded)}" if expanded else ""
     rows = point.cache_bytes(point.prefix + point.new)
     has = probe_device(device.index or 0).memory_bytes
-    if weights + rows + states > has:
+    needs = weights + rows + states + expanded
+    if needs > has:
         raise MemoryError(
-            f"would have to allocate {format_bytes(weights + rows + states)}: weights "
-            f"{format_bytes(weights)}, cache {format_bytes(rows)}, states {format_bytes(states)}; "
-            f"the device has {format_bytes(has)}"
+            f"would have to allocate {format_bytes(needs)}: weights {format_bytes(weights)}, cache "
+            f"{format_bytes(rows)}, states {format_bytes(states)}{expands}; the device has "
+            f"{format_bytes(has)}"
         )

@@ -138,6 +138,19 @@ class ModelPoint:
         """Bytes of all sequences' states and windows."""
         return self.sequences * state_bytes_per_sequence(self.arch, self.form)
 
+    def expanded_bytes(self) -> int:
+        """Bytes of the keys and values that MLA's rows are expanded to, one layer at a time.
+
+        Of all tokens of all sequences at the last chunk of a prefill, H (N + R + V) values each:
+        what grows with the prompt beside the cache. 0 in decode, which works on the latent.
+        """
+        mla = self.arch.mla
+        if mla is None or self.decode or not self.arch.count("mla"):
+            return 0
+        values = mla.heads * (mla.nope_dim + mla.rope_dim + mla.value_dim)
+        rows = self.sequences * (self.prefix + self.new)
+        return rows * values * ITEM_BYTES[str(self.params["dtype"])]
+
     def work(self) -> Work:
         """FLOPs, least bytes and what is left behind.
 
