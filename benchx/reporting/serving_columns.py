@@ -26,10 +26,21 @@ _OUTPUT = _column(
     "output", "out tok/s", metric.OUTPUT_THROUGHPUT.id, keep=None,
     legend="output tokens of ok requests / wall time",
 )  # fmt: skip
+_ASKED = {metric.INPUT_TOKENS.id: "input_len", metric.OUTPUT_TOKENS.id: "output_len"}
+"""Figures that get a column only where they are not what was asked for, within 2 %."""
+
 _SAID_IF_ANY = (metric.PREFIX_HITS.id, metric.EXTERNAL_HITS.id, metric.PREEMPTIONS.id)
 """Figures that get a column only where one is above 0: usually none of it happens."""
 
 _FIGURES = (
+    _column(
+        "input", "tok in", metric.INPUT_TOKENS.id, keep=75,
+        legend="mean length of the prompts, as the server counts",
+    ),
+    _column(
+        "output_len", "tok out", metric.OUTPUT_TOKENS.id, keep=74,
+        legend="mean length of the answers",
+    ),
     _column(
         "ttft", "TTFT ms", f"{metric.TTFT.id}_p50", keep=None,
         legend="sent to first token, median over requests",
@@ -144,7 +155,20 @@ def _is_worth_a_column(frame: pd.DataFrame, figure: FigureColumn) -> bool:
     if figure.source not in frame.columns:
         return False
     values = frame[figure.source]
+    if figure.source in _ASKED:
+        return _differs(values, frame.get(_ASKED[figure.source]))
     return bool((values > 0).any() if figure.source in _SAID_IF_ANY else values.notna().any())
+
+
+def _differs(values: pd.Series, asked: pd.Series | None) -> bool:
+    """Whether a length is not the one that its row asked for, or none was asked for."""
+    if asked is None:
+        return bool(values.notna().any())
+    for value, wanted in zip(values, asked, strict=True):
+        known = isinstance(wanted, int | float)
+        if not math.isnan(value) and not (known and abs(value - wanted) <= 0.02 * wanted):
+            return True
+    return False
 
 
 def figure_text(row: pd.Series, figure: FigureColumn) -> str:

@@ -76,6 +76,18 @@ def test_random_weights_and_decreed_acceptance_are_said(make_serving_run: RunMak
     assert "accept" not in section_of(make_serving_run(LOADS, provenance=plain)).table.caption
 
 
+@pytest.mark.parametrize(("mean", "shown"), [(1024.0, False), (1030.0, False), (3300.0, True)])
+def test_lengths_that_are_not_what_was_asked_for_have_a_column(
+    make_serving_run: RunMaker, mean: float, shown: bool
+) -> None:
+    changes = {"input_tokens_mean": mean, "output_tokens_mean": 256.0}
+    section = section_of(make_serving_run(LOADS, changes=changes))
+    assert ("input" in keys(section)) is shown
+    assert "output_len" not in keys(section)
+    if shown:
+        assert cells(section, "input")[0] == "3300"
+
+
 def test_what_the_server_told_has_columns_where_there_is_something_to_tell(
     make_serving_run: RunMaker,
 ) -> None:

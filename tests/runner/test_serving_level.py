@@ -29,11 +29,12 @@ TEXT = """\
 schema: 1
 kind: serving
 engine: {{name: endpoint, model: m, base_url: "{url}", token_ids: true, ready_timeout: 2s{more}}}
-workload: {{dataset: random, input_len: 8, output_len: 4, requests: 6}}
+workload: {workload}
 axes: {{{axes}}}
 slo: {{ttft: {ttft}}}
 load: {{{load}}}
 """
+RANDOM = "{dataset: random, input_len: 8, output_len: 4, requests: 6}"
 SEARCH = "search: {axis: concurrency, low: 1, high: 4}\n"
 
 
@@ -63,9 +64,11 @@ def measure(tmp_path: Path) -> Measure:
         how: str = "",
         end: str = "",
         ttft: str = "10s",
+        workload: str = RANDOM,
     ) -> Any:  # noqa: ANN401
         path = tmp_path / "s.yaml"
-        path.write_text(TEXT.format(url=url, axes=axes, more=more, load=how, ttft=ttft) + end)
+        words = {"axes": axes, "more": more, "load": how, "ttft": ttft, "workload": workload}
+        path.write_text(TEXT.format(url=url, **words) + end)
         scenario, level, channel = load(path), ServingLevel(), Collector()
         groups = level.groups(expand(scenario, Vocabulary(ops={})))
         spec = LaunchSpec(
@@ -164,6 +167,31 @@ def test_an_open_loop_is_measured_too(measure: Measure) -> None:
         (record,) = measure(truth.base_url, axes="request_rate: [100.0]", how="arrival: constant")
     assert record.outcome is Outcome.OK, record.reason
     assert record.values["in_flight_max"] >= 3
+
+
+def test_a_trace_is_sent_at_its_own_times_and_lengths(measure: Measure, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    lines = [
+        {"timestamp": 200 * n, "input_length": 20 + n, "output_length": 3, "hash_ids": [n]}
+        for n in range(4)
+    ]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
+        (record,) = measure(
+            truth.base_url,
+            axes="",
+            how="arrival: trace",
+            workload=f"{{dataset: mooncake, path: '{trace}', time_scale: 0.5}}",
+        )
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.values["output_tokens_mean"] == 3
+    (rows,) = read_requests(tmp_path).values()
+    times = [row["intended_ns"] - rows[0]["intended_ns"] for row in sorted(rows, key=_index)]
+    assert times == [100_000_000 * n for n in range(4)]
+
+
+def _index(row: dict[str, Any]) -> int:
+    return int(row["index"])
 
 
 def test_a_server_that_fails_every_request_crashes_the_point_with_its_words(

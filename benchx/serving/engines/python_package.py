@@ -46,7 +46,7 @@ def package_missing(
     absent = [module for module in modules if find_spec(module) is None]
     if not absent:
         return None
-    reason = f"package {absent[0]} is not installed"
+    reason = f"package {absent[0]} is not installed (or name a Python with it in engine.python)"
     return Missing(outcome=Outcome.SKIPPED, reason=reason, install=install)
 
 
