@@ -75,13 +75,13 @@ def processors(device: torch.device) -> int:
 
 
 def prefill_config(
-    device: torch.device, heads: int, tokens: int, longest: int, value_dim: int
+    device: torch.device, heads: int, tokens: int, longest: int, key_dim: int, value_dim: int
 ) -> PrefillConfig:
     """Column blocks of 64, the matrix unit's height; segments where those leave processors idle.
 
     `tokens` counts all sequences, `longest` the longest of them.
     """
-    cut = scan_cut(value_dim, amd=torch.version.hip is not None)
+    cut = scan_cut(key_dim, value_dim, amd=torch.version.hip is not None)
     steps = -(-longest // cut.step)
     if steps < 2 * _FEWEST_STEPS:
         return cut
@@ -118,11 +118,11 @@ def predicted_steps(segments: int, steps: int, columns: float, places: int) -> f
     return length * passes + _SEGMENT_LAUNCHES + _PREFIX_STEP * segments
 
 
-def scan_cut(value_dim: int, *, amd: bool) -> PrefillConfig:
+def scan_cut(key_dim: int, value_dim: int, *, amd: bool) -> PrefillConfig:
     """Tiles, warps and pipeline, without segments; CDNA 3 has 64 KiB of shared memory."""
     return PrefillConfig(
         chunk=_CHUNK,
-        intra_warps=4,
+        intra_warps=max(4, key_dim // 32),  # a tile of 256 channels spills 2 KB in four
         intra_registers=168,
         block_v=min(value_dim, 64),
         warps=4,

@@ -96,7 +96,9 @@ def plan(
     check_prefill(q, k, v, beta, gate, batch)
     check_states(initial, final, batch.sequences, q, v.shape[2], v_first)
     (_, heads, key_dim), value_dim, delta = q.shape, v.shape[2], beta is not None
-    config = config or prefill_config(q.device, heads, batch.tokens, batch.longest, value_dim)
+    config = config or prefill_config(
+        q.device, heads, batch.tokens, batch.longest, key_dim, value_dim
+    )
     slots = batch.tokens // config.step + batch.sequences
     steps = -(-max(batch.longest, 1) // config.step)
     length = config.segment_chunks or steps

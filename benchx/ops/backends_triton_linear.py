@@ -92,7 +92,7 @@ class TritonPrefill(TritonForm):
         from benchx_kernels.chunk_prefill import States, chunk_prefill
 
         batch = Batch(inputs.cu_seqlens, inputs.lengths)
-        gate = _gate(inputs)
+        gate = gate_of(inputs)
         shape = (len(batch.lengths), *inputs.v.shape[1:], inputs.k.shape[2])
 
         def run() -> Mapping[str, Tensor]:
@@ -115,7 +115,7 @@ class TritonDecode(TritonForm):
         """Bind to inputs; keeps a copy of the state for `reset`."""
         from benchx_kernels.kda_decode import kda_decode
 
-        gate, before = _gate(inputs), inputs.state.clone()
+        gate, before = gate_of(inputs), inputs.state.clone()
 
         def run() -> Mapping[str, Tensor]:
             o = kda_decode(
@@ -130,7 +130,8 @@ class TritonDecode(TritonForm):
         return PreparedCall(run=run, reset=reset)
 
 
-def _gate(inputs: LinearInputs | DecodeInputs) -> Gate:
+def gate_of(inputs: LinearInputs | DecodeInputs) -> Gate:
+    """The gate of a point's inputs, as our kernels take it."""
     from benchx_kernels.gate import Gate
 
     one_a_head = inputs.g is not None and inputs.g.dim() < inputs.k.dim()

@@ -34,7 +34,7 @@ def build(name: str, target: str) -> CompiledKernel:
     """One kernel by name, cut as it is cut on that target."""
     amd = target.startswith("gfx")
     name, _, form = name.partition("-")
-    cut = scan_cut(WIDTH, amd=amd)
+    cut = scan_cut(WIDTH, WIDTH, amd=amd)
     if form == "joined":
         cut = replace(cut, join=2, scores="bf16", stages=1 if amd else 2)
     limit = {} if amd or name != "kda" else {"maxnreg": cut.intra_registers}

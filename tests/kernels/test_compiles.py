@@ -24,7 +24,10 @@ HOPPER = (
     "hopper_decode", "hopper_prefill", "hopper_ahead_64", "hopper_ahead_128", "hopper_ahead_256",
 )  # fmt: skip
 PORTABLE = ("prefill", "decode_12", "decode_128")
-LINEAR = ("kda", "softplus", "scalar", "scan_64", "scan_128", "segments", "prefix", "decode")
+LINEAR = (
+    "kda", "kda-joined", "softplus", "softplus-joined", "scalar", "scan_64", "scan_128",
+    "scan_128-joined", "segments", "segments-joined", "prefix", "decode",
+)  # fmt: skip
 
 
 def facts(script: str, target: str, *names: str) -> list[dict[str, Any]]:

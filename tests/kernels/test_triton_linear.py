@@ -162,7 +162,7 @@ def test_segments_change_nothing_but_rounding(interpreter: Device) -> None:
 
     arguments = _prefill(200)
     whole, state = chunk_prefill(**arguments), arguments["states"].final.clone()
-    config = prefill_config(torch.device("cpu"), 1, 200, 200, WIDTH)
+    config = prefill_config(torch.device("cpu"), 1, 200, 200, WIDTH, WIDTH)
     cut = chunk_prefill(**arguments, config=replace(config, segment_chunks=2))
     torch.testing.assert_close(cut, whole, rtol=2e-2, atol=2e-2)
     torch.testing.assert_close(arguments["states"].final, state, rtol=2e-2, atol=1e-2)
