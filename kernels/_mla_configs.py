@@ -39,6 +39,7 @@ class MlaDecodeConfig:
         resident: Programs that one processor holds at a time.
         splits: Pieces that each sequence is cut into; 0 picks what fills the device.
         piece: Columns of the cache that `ahead` copies at a time: 64, 128 or 256.
+        distance: How many tiles on `ahead` brings one into L2; 0 leaves it to the copies.
     """
 
     kernel: DecodeKernel = "portable"
@@ -49,6 +50,7 @@ class MlaDecodeConfig:
     resident: int = 1
     splits: int = 0
     piece: int = 128
+    distance: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

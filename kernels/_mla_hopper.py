@@ -27,10 +27,25 @@ Without a rope part the second is never read.
 """
 
 
+def decode_views(
+    config: MlaDecodeConfig, latent: int, kv_cache: torch.Tensor
+) -> tuple[torch.Tensor | TensorDescriptor, ...]:
+    """The cache as the kernel that `config` names takes it."""
+    maps = cache_maps(kv_cache, latent, piece_of(config, latent))
+    return maps if config.kernel == "hopper" else (kv_cache, *maps)
+
+
 def cache_maps(kv_cache: torch.Tensor, latent: int, piece: int) -> Maps:
     """The maps of kv_cache [pages, page_size, C + R] as [slots, C + R]: pieces of C, and R."""
     pages, page_size, width = kv_cache.shape
     return _maps(kv_cache, pages * page_size, width, TILE, (piece, width - latent))
+
+
+def prefill_views(
+    nope: int, k: torch.Tensor, v: torch.Tensor
+) -> tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor]:
+    """K and v as the Hopper kernel takes them."""
+    return (*key_maps(k, nope), value_map(v))
 
 
 def key_maps(k: torch.Tensor, nope: int) -> Maps:
@@ -80,8 +95,8 @@ def decode_launcher(config: MlaDecodeConfig, constants: dict[str, int]) -> Launc
     """The Hopper kernel that `config` names, with its constants."""
     if config.kernel == "hopper":
         return Launcher(mla_decode_hopper.attend, constants, _LAUNCH)
-    pieces = {"WIDTH": piece_of(config, constants["LATENT"])}
-    return Launcher(mla_decode_ahead.attend, constants | pieces, _LAUNCH)
+    copies = {"WIDTH": piece_of(config, constants["LATENT"]), "DISTANCE": config.distance}
+    return Launcher(mla_decode_ahead.attend, constants | copies, _LAUNCH)
 
 
 def prefill_launcher(constants: dict[str, int]) -> Launcher:

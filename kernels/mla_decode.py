@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import torch
 
@@ -96,7 +95,7 @@ class _Plan:
     held: int
     blocks: int
     sizes: tuple[int, int, int]
-    views: Callable[[torch.Tensor], tuple[Any, ...]]
+    views: Callable[[torch.Tensor], tuple[object, ...]]
     whole: Launcher
     split: Launcher
 
@@ -133,7 +132,7 @@ def _plan(
         held=table_width * page_size,
         blocks=-(rows // -config.block_m),
         sizes=(rows, heads, table_width),
-        views=partial(_views, config, kv_lora),
+        views=_views(config, kv_lora),
         whole=whole,
         split=split,
     )
@@ -148,12 +147,12 @@ def _launcher(config: MlaDecodeConfig, constants: dict[str, int]) -> Launcher:
     return Launcher(portable.attend, constants | cut, {"num_warps": config.warps})
 
 
-def _views(config: MlaDecodeConfig, kv_lora: int, kv_cache: torch.Tensor) -> tuple[Any, ...]:
+def _views(config: MlaDecodeConfig, kv_lora: int) -> Callable[[torch.Tensor], tuple[object, ...]]:
     if config.kernel == "portable":
-        return (kv_cache,)
+        return lambda kv_cache: (kv_cache,)
     from benchx_kernels import _mla_hopper
 
-    return _mla_hopper.cache_maps(kv_cache, kv_lora, _mla_hopper.piece_of(config, kv_lora))
+    return partial(_mla_hopper.decode_views, config, kv_lora)
 
 
 def _no_hopper(q: Form, kv_cache: Form, kv_lora: int) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import torch
 
@@ -80,7 +79,7 @@ class _Plan:
 
     programs: int
     sizes: tuple[int, int, int, int]
-    views: Callable[[torch.Tensor, torch.Tensor], tuple[Any, ...]]
+    views: Callable[[torch.Tensor, torch.Tensor], tuple[object, ...]]
     attend: Launcher
 
 
@@ -108,7 +107,7 @@ def _plan(
     return _Plan(
         programs=-(heads // -together) * together * slots,
         sizes=(queries.sequences, slots, heads, together),
-        views=partial(_views, config.kernel, parts[0]),
+        views=_views(config, parts[0]),
         attend=_launcher(config, shape),
     )
 
@@ -122,12 +121,14 @@ def _launcher(config: MlaPrefillConfig, shape: dict[str, int]) -> Launcher:
     return Launcher(portable.attend, shape | cut, {"num_warps": config.warps})
 
 
-def _views(kernel: str, nope: int, k: torch.Tensor, v: torch.Tensor) -> tuple[Any, ...]:
-    if kernel == "portable":
-        return k, v
+def _views(
+    config: MlaPrefillConfig, nope: int
+) -> Callable[[torch.Tensor, torch.Tensor], tuple[object, ...]]:
+    if config.kernel == "portable":
+        return lambda k, v: (k, v)
     from benchx_kernels import _mla_hopper
 
-    return (*_mla_hopper.key_maps(k, nope), _mla_hopper.value_map(v))
+    return partial(_mla_hopper.prefill_views, nope)
 
 
 def _no_hopper(k: Form, v: Form) -> str | None:

@@ -12,6 +12,8 @@ first). What differs is when things start:
 - A tile arrives in pieces of WIDTH columns, each with its own barrier: the scores begin with the
   first piece.
 - Only the last pair of tiles is looked through for positions that hold no token.
+- With DISTANCE, the loading warp asks for the tile that many tiles on to be brought into L2, so
+  that what waits for a tile's place in shared memory waits for L2 only.
 """
 
 from __future__ import annotations
@@ -62,9 +64,21 @@ def _load_half(
 
 
 @gluon.jit
+def _bring_into_l2(address, BYTES: gl.constexpr):
+    """Start a copy from memory into L2; one lane asks for all of the warp."""
+    ask: gl.constexpr = (
+        "{.reg .pred one; elect.sync _|one, 0xffffffff; "
+        "@one cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;}"
+    )
+    gl.inline_asm_elementwise(
+        ask, "=r,l,n", [address, gl.to_tensor(BYTES)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
 def _load_tiles(
-    maps, table, tiles, barriers, span, LATENT: gl.constexpr, ROPE: gl.constexpr,
-    PAGE: gl.constexpr, WIDTH: gl.constexpr,
+    cache, maps, table, tiles, barriers, span, LATENT: gl.constexpr, ROPE: gl.constexpr,
+    PAGE: gl.constexpr, WIDTH: gl.constexpr, DISTANCE: gl.constexpr,
 ):  # fmt: skip
     """The loading warp: each tile's left half, then its right half and rope columns.
 
@@ -78,6 +92,10 @@ def _load_tiles(
         phase = (step // 2) & 1
         start = gl.minimum(low + step, high - 1) * 64  # a pair's second tile may not exist
         row = gl.load(table + start // PAGE) * PAGE + start % PAGE
+        if DISTANCE > 0 and low + step + DISTANCE < high:
+            start += DISTANCE * 64
+            later = gl.load(table + start // PAGE).to(gl.int64) * PAGE + start % PAGE
+            _bring_into_l2(cache + later * (LATENT + ROPE), 64 * (LATENT + ROPE) * 2)
         mbarrier.wait(empty.index(2 * slot), phase ^ 1)
         _load_half(maps, tiles, full, slot, row, LATENT, ROPE, WIDTH, 0)
         mbarrier.wait(empty.index(2 * slot + 1), phase ^ 1)
@@ -283,10 +301,10 @@ def _right_group(
 # Sizes are no constants to compile for: batches change from step to step.
 @gluon.jit(do_not_specialize=["rows", "heads", "table_width", "n_splits"])
 def attend(
-    q, piece_map, rope_map, table, seqlens, o, lse,
+    q, cache, piece_map, rope_map, table, seqlens, o, lse,
     scale_log2, rows, heads, table_width, n_splits,
     TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr, PAGE: gl.constexpr,
-    WIDTH: gl.constexpr, SPLIT: gl.constexpr,
+    WIDTH: gl.constexpr, DISTANCE: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """64 rows of one sequence against one split of its keys; arguments as in `mla_decode.attend`.
 
@@ -332,7 +350,13 @@ def attend(
                     out_line, out_stride, TOKENS, LATENT, ROPE, WIDTH,
                 ),
             ),
-            (_load_tiles, (maps, table, buffers[1], barriers, span, LATENT, ROPE, PAGE, WIDTH)),
+            (
+                _load_tiles,
+                (
+                    cache, maps, table, buffers[1], barriers, span,
+                    LATENT, ROPE, PAGE, WIDTH, DISTANCE,
+                ),
+            ),
         ],
         [4, 1],
         [240, 24],

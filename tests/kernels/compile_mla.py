@@ -79,7 +79,10 @@ def build(name: str, target: str) -> CompiledKernel:
             "hopper_decode": (mla_decode_hopper.attend, STEP),
             "hopper_prefill": (mla_prefill_hopper.attend, HEAD),
             **{
-                f"hopper_ahead_{width}": (mla_decode_ahead.attend, STEP | {"WIDTH": width})
+                f"hopper_ahead_{width}": (
+                    mla_decode_ahead.attend,
+                    STEP | {"WIDTH": width, "DISTANCE": 2},
+                )
                 for width in PIECES
             },
         }[name]

@@ -34,6 +34,7 @@ DECODE = {
     "ahead, pieces of 64": MlaDecodeConfig(kernel="ahead", piece=64),
     "ahead, pieces of 128": MlaDecodeConfig(kernel="ahead", piece=128),
     "ahead, pieces of 256": MlaDecodeConfig(kernel="ahead", piece=256),
+    "ahead, tiles brought into L2": MlaDecodeConfig(kernel="ahead", distance=2),
 }
 PREFILL = {
     "portable": MlaPrefillConfig(stages=3),
