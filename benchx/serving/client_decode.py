@@ -18,10 +18,10 @@ from benchx.serving.client_stream import (
     shorten,
     show,
 )
+from benchx.serving.client_window import windows_of
 from benchx.serving.http_capture import Capture, Fault
 from benchx.serving.request import Request, RequestOutcome, RequestResult, Usage
 
-_READS_PER_STEP = 16
 _KEPT_HEADERS = ("x-request-id", "x-ratelimit-", "x-provider", "x-served-by", "cf-ray", "server")
 
 
@@ -54,17 +54,16 @@ def decode(exchange: Exchange) -> RequestResult:
 
 
 def decode_steps(exchange: Exchange) -> Generator[None, None, RequestResult]:
-    """The result as the generator's return value; it yields after every few pieces of the body.
+    """The result as the generator's return value; it yields after every window of the body.
 
     So that a caller can look after its sockets in between.
     """
     capture = exchange.capture
     if _is_stream(exchange):
         reader = StreamReader()
-        for number, (stamp_ns, data) in enumerate(capture.reads):
-            reader.feed(stamp_ns, data)
-            if number % _READS_PER_STEP == 0:
-                yield
+        for window in windows_of(capture.stamps_ns, capture.pieces):
+            reader.feed(window)
+            yield
         if capture.fault is None and capture.last_read_ns is not None:
             reader.close(capture.last_read_ns)
         return _streamed(exchange, reader)
@@ -121,7 +120,7 @@ def _stream_fault(capture: Capture, reader: StreamReader) -> Fault | None:
         late = capture.fault.outcome in (RequestOutcome.TIMEOUT, RequestOutcome.DISCONNECTED)
         return None if reader.done and late else capture.fault
     if not reader.events and capture.body_bytes and not reader.comments:
-        text = f"no events in the stream: {show(capture.reads[0][1])}"
+        text = f"no events in the stream: {show(capture.pieces[0])}"
         return Fault(RequestOutcome.PROTOCOL, text)
     return None
 

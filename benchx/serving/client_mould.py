@@ -1,76 +1,158 @@
-"""Chunks of one stream that differ in their text only, read without parsing JSON.
+"""Chunks of one stream that differ in their text only, read without parsing each as JSON.
 
-Nearly all chunks of a stream are equal bytes around a few letters of text. If a chunk begins and
-ends with the bytes of an earlier one that was parsed, and what is in between holds neither a quote
-nor a backslash nor a control character, then it is the same JSON with another string in the one
-place: every other field has the value that was looked at before.
+Nearly all chunks of a stream are equal bytes around a few letters of text. Whatever begins and ends
+with the bytes of an earlier chunk and holds the inside of one JSON string in between is the same
+JSON with another string in the one place: every other field has the value that was looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Self
 
-from benchx.serving.client_fields import payload_of, usage_in
+import orjson
 
-_KEYS = (b'"content":"', b'"text":"', b'"content": "', b'"text": "')
+from benchx.serving.client_fields import Payload, payload_of, usage_in
+
+_BLANK = (b"\r\n\r\n", b"\n\n")
+
+_OTHER = b"another text"
+"""Put in the place of a chunk's text, to see that this is the place where it stands."""
+
+_NEEDLE_BYTES = 24
+"""Searched for between two texts; a search for all that is between them takes five times longer."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Chunks of one mould, one right after the other.
+
+    Attributes:
+        text: Their texts, none of which is empty, joined.
+        ends: Where each ends, its blank line included: places in the bytes that were searched.
+    """
+
+    text: str
+    ends: Sequence[int]
 
 
 class Mould:
     """The bytes around the text of a chunk.
 
+    Attributes:
+        is_reasoning: Whether the text is reasoning; else it is visible.
+
     Args:
-        head: Bytes up to and including the quote that opens the text.
-        tail: Bytes from the quote that closes it.
+        head: Bytes of the event up to and including the quote that opens the text.
+        tail: Bytes from the quote that closes it to the end of the blank line.
     """
 
-    def __init__(self, head: bytes, tail: bytes) -> None:
-        self._head, self._tail = b"data: " + head, tail + b"\n\n"
-        self._between = self._tail + self._head
-        self._least = len(self._head) + len(self._tail)
+    def __init__(self, head: bytes, tail: bytes, *, is_reasoning: bool) -> None:
+        self.is_reasoning = is_reasoning
+        other = _OTHER.decode()
+        self._other = Payload("", other) if is_reasoning else Payload(other)
+        self._tail, self._needle = tail, head[-_NEEDLE_BYTES:]
+        self._gap = tail + head[:-_NEEDLE_BYTES]
 
     @classmethod
-    def of(cls, data: bytes, chunk: Mapping[str, Any]) -> Self | None:
-        """The mould of a chunk that holds one plain piece of visible text and nothing else."""
-        choices = chunk.get("choices")
-        if not isinstance(choices, list) or len(choices) != 1 or usage_in(chunk) is not None:
-            return None
-        choice = choices[0]
-        if not isinstance(choice, dict) or choice.get("finish_reason"):
-            return None
-        payload = payload_of(choice)
-        if not payload.visible or payload.reasoning or payload.is_tool or payload.tokens:
-            return None
-        key = next((key for key in _KEYS if key in data), b"")
-        before, found, after = data.partition(key) if key else (data, b"", b"")
-        text = payload.visible.encode(errors="surrogatepass")
-        # The key is the field itself and not the end of a string: an unescaped quote stands first.
-        alone = key not in after and before[-1:] in (b"{", b",", b" ")
-        if not found or not alone or not after.startswith(text + b'"'):
-            return None
-        return cls(before + found, after[len(text) :])
+    def of(cls, event: bytes) -> Self | None:
+        """The mould of an event that is one chunk with one plain piece of text and nothing else.
 
-    def text_of(self, event: bytes) -> str | None:
-        """The text of the data of one event of this mould; None for any other."""
-        texts = self.texts_of(b"data: %b\n\n" % event)
-        return texts[0] if texts is not None and len(texts) == 1 else None
-
-    def texts_of(self, data: bytes) -> list[str] | None:
-        """The texts of bytes that are chunks of this mould and nothing else; else None.
-
-        What is not plain (an escape, a control character, no text) is left to the JSON parser.
+        Args:
+            event: All its bytes, which a reader has read without a fault.
         """
-        if not (data.startswith(self._head) and data.endswith(self._tail)):
+        payload = _only_text(event)
+        if payload is None:
             return None
-        inner = data[len(self._head) : -len(self._tail)]
-        if len(data) <= self._least:
+        text = (payload.visible or payload.reasoning).encode()
+        place = event.rfind(b'"%b"' % text) + 1
+        mould = cls(event[:place], event[place + len(text) :], is_reasoning=not payload.visible)
+        return mould if place and mould._is_made_by(event[:place]) else None
+
+    def _is_made_by(self, head: bytes) -> bool:
+        """Whether any text between this head and the tail is the text of a chunk without more.
+
+        Without escapes, the other text can't have been in the chunk unseen.
+        """
+        if _OTHER in head or _OTHER in self._tail or b"\\" in head or b"\\" in self._tail:
+            return False
+        return _only_text(head + _OTHER + self._tail) == self._other
+
+    def run(self, data: bytes, start: int) -> Run | None:
+        """The chunks of this mould that begin at a place, up to the first that is none.
+
+        Args:
+            data: Bytes of the stream.
+            start: Where an event begins in them.
+        """
+        # The tail that is put before makes the first chunk one that follows another.
+        pieces = (self._tail + data[start:]).split(self._needle)
+        gap, size = self._gap, len(self._gap)
+        insides: list[bytes] = []
+        for piece in pieces:
+            if not piece.endswith(gap):
+                gap = piece[-size:]
+                if not self._is_gap(gap):
+                    last, complete, _ = piece.partition(self._tail)
+                    insides += [last] if complete else []
+                    break
+                self._gap = gap
+            insides.append(piece[:-size])
+        return self._run_of(insides[1:], start) if insides and not insides[0] else None
+
+    def _is_gap(self, gap: bytes) -> bool:
+        """Whether these bytes stand between a text and the needle before the text after it.
+
+        An id or a time in the head may change from chunk to chunk.
+        """
+        head = gap[len(self._tail) :] + self._needle
+        return gap.startswith(self._tail) and self._is_made_by(head)
+
+    def _run_of(self, insides: Sequence[bytes], start: int) -> Run | None:
+        text = _text_of(insides)
+        if text is None:
+            insides = list(takewhile(lambda inside: _text_of([inside]), insides))
+            text = _text_of(insides)
+        if text is None:
             return None
-        pieces = inner.split(self._between)
-        plain = b"".join(pieces)
-        if b'"' in plain or b"\\" in plain or b"" in pieces:
-            return None
-        try:
-            texts = [piece.decode() for piece in pieces]
-        except UnicodeDecodeError:
-            return None
-        return texts if "".join(texts).isprintable() else None
+        around = len(self._gap) + len(self._needle)
+        sizes = [len(inside) + around for inside in insides]
+        return Run(text, list(accumulate(sizes, initial=start))[1:])
+
+
+def _text_of(insides: Sequence[bytes]) -> str | None:
+    """The text of JSON strings, given what stands between their quotes; None if one is no string.
+
+    An empty one counts as none. All are parsed as one array, which proves each of them if it yields
+    as many strings: no JSON string holds a line break, so each quote before a comma and a line
+    break closes a string, each inside begins and ends within one, and none yields fewer than one.
+    """
+    try:
+        texts = orjson.loads(b'["%b"]' % b'",\n"'.join(insides))
+        return "".join(texts) if len(texts) == len(insides) and all(texts) else None
+    except (orjson.JSONDecodeError, TypeError):  # TypeError: something that is no string
+        return None
+
+
+def _only_text(event: bytes) -> Payload | None:
+    """What an event holds if it is a chunk with text of one kind and nothing else, else None."""
+    begin = len(b"data:") if event.startswith(b"data:") else 0
+    end = next((-len(blank) for blank in _BLANK if event.endswith(blank)), 0)
+    data = event[begin:end]
+    if not begin or not end or b"\n" in data or b"\r" in data:
+        return None
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    choices = chunk.get("choices") if isinstance(chunk, dict) else None
+    if not isinstance(choices, list) or len(choices) != 1 or usage_in(chunk) is not None:
+        return None
+    choice = choices[0]
+    if not isinstance(choice, dict) or choice.get("finish_reason") or chunk.get("error"):
+        return None
+    payload = payload_of(choice)
+    is_text = bool(payload.visible) != bool(payload.reasoning)
+    return payload if is_text and not payload.is_tool and not payload.tokens else None

@@ -9,11 +9,15 @@ import orjson
 
 from benchx.serving.client_fields import payload_of, usage_in, usage_of
 from benchx.serving.client_mould import Mould
+from benchx.serving.client_window import Window
 from benchx.serving.http_capture import Fault
 from benchx.serving.request import RequestOutcome, Usage
 from benchx.serving.sse import SseError, SseEvent, SseParser
 
 _EXCERPT = 200
+
+_LONGEST_GAP = 64
+"""Events between two attempts at a mould, when none has served so far."""
 
 
 class StreamReader:
@@ -50,6 +54,7 @@ class StreamReader:
         self.fault: Fault | None = None
         self.events = 0
         self._mould: Mould | None = None
+        self._mould_due, self._mould_gap = 0, 1
 
     @property
     def comments(self) -> int:
@@ -66,22 +71,43 @@ class StreamReader:
         """Reasoning text until now."""
         return "".join(self._reasoning)
 
-    def feed(self, stamp_ns: int, data: bytes) -> None:
-        """Read what arrived at a time; after a fault nothing is read any more."""
-        if self.fault is not None:
-            return
-        if self._mould is not None and self._sse.is_between_events:
-            texts = self._mould.texts_of(data)
-            if texts is not None:
-                self._plain(stamp_ns, texts)
-                return
+    def feed(self, window: Window) -> None:
+        """Read what comes next; after a fault nothing is read any more."""
+        place = 0
+        while place < len(window.data) and self.fault is None:
+            place = self._run(window, place) or self._exactly(window, place)
+
+    def _run(self, window: Window, start: int) -> int:
+        """Read chunks that are known but for their text; where they end, 0 if there are none."""
+        if self._mould is None or not self._sse.is_between_events:
+            return 0
+        run = self._mould.run(window.data, start)
+        if run is None:
+            return 0
+        count = len(run.ends)
+        self.events += count
+        (self._reasoning if self._mould.is_reasoning else self._text).append(run.text)
+        self.arrivals_ns += window.stamps_ns(run.ends)
+        self.chunk_tokens += [1] * count
+        self._mould_gap = 1
+        return run.ends[-1]
+
+    def _exactly(self, window: Window, start: int) -> int:
+        """Read up to the next blank line, whatever that is; where it ends."""
+        end, is_event = window.event_end(start), self._sse.is_between_events
+        chunks = len(self.arrivals_ns)
         try:
-            events = self._sse.feed(data)
+            for stamp_ns, part in window.parts(start, end):
+                for event in self._sse.feed(part):
+                    self._event(stamp_ns, event)
         except SseError as error:
             self._fail(RequestOutcome.PROTOCOL, str(error))
-            return
-        for event in events:
-            self._event(stamp_ns, event)
+        is_chunk = is_event and len(self.arrivals_ns) == chunks + 1
+        if is_chunk and self.fault is None and self.events >= self._mould_due:
+            self._mould = Mould.of(window.data[start:end]) or self._mould
+            self._mould_due = self.events + self._mould_gap
+            self._mould_gap = min(2 * self._mould_gap, _LONGEST_GAP)
+        return end
 
     def close(self, stamp_ns: int) -> None:
         """The stream ended; its last event may lack the blank line."""
@@ -90,24 +116,12 @@ class StreamReader:
                 self._event(stamp_ns, event)
 
     def _fail(self, outcome: RequestOutcome, reason: str) -> None:
-        if self.fault is None:
-            self.fault = Fault(outcome, reason)
-
-    def _plain(self, stamp_ns: int, texts: list[str]) -> None:
-        """Chunks of visible text of which nothing else is new."""
-        count = len(texts)
-        self.events += count
-        self._text += texts
-        self.arrivals_ns += [stamp_ns] * count
-        self.chunk_tokens += [1] * count
+        self.fault = self.fault or Fault(outcome, reason)
 
     def _event(self, stamp_ns: int, event: SseEvent) -> None:
+        if self.fault is not None:
+            return
         data = event.data
-        if self._mould is not None and not event.name:
-            text = self._mould.text_of(data)
-            if text is not None:
-                self._plain(stamp_ns, [text])
-                return
         self.events += 1
         if data[:6] == b"[DONE]":
             self.done = True
@@ -121,11 +135,9 @@ class StreamReader:
         if not isinstance(chunk, dict):
             self._fail(RequestOutcome.PROTOCOL, f"an event is no JSON object: {show(data)}")
         elif event.name == b"error" or chunk.get("error"):
-            self.fault = self.fault or error_fault(chunk, data)
+            self.fault = error_fault(chunk, data)
         else:
             self._chunk(stamp_ns, chunk)
-            if self.first_visible_ns is not None and not self.tokens_known:
-                self._mould = Mould.of(data, chunk)
 
     def _chunk(self, stamp_ns: int, chunk: Mapping[str, Any]) -> None:
         usage = usage_in(chunk)

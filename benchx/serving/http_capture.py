@@ -26,7 +26,8 @@ class Capture:
         end_ns: When it was complete, or given up; None while it runs.
         status: HTTP status; None before the head is complete.
         headers: Response headers, names in lower case; of several equal ones the last.
-        reads: Arrival and bytes of each piece of the body, transfer coding removed.
+        stamps_ns: Arrival of each piece of the body.
+        pieces: Its bytes, transfer coding removed.
         body_bytes: Their total.
         fault: Why it did not end well; None when the response is complete.
         connects: Connections opened while the clock ran.
@@ -38,11 +39,12 @@ class Capture:
     end_ns: int | None = None
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    reads: list[tuple[int, bytes]] = field(default_factory=list)
+    stamps_ns: list[int] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
     body_bytes: int = 0
     fault: Fault | None = None
     connects: int = 0
 
     def body(self) -> bytes:
         """The body in one piece."""
-        return b"".join(data for _, data in self.reads)
+        return b"".join(self.pieces)

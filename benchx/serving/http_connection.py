@@ -106,7 +106,8 @@ class Connection(asyncio.Protocol):
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        capture.reads.append((now_ns, body))
+        capture.stamps_ns.append(now_ns)
+        capture.pieces.append(body)
         capture.body_bytes += len(body)
         if body.endswith(b"\n") and capture.body_bytes <= MAX_BODY_BYTES:
             self._line_bytes = 0

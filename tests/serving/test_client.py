@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from benchx.core.errors import UsageError
 from benchx.serving.client import Client
 from benchx.serving.client_decode import Exchange, decode
-from benchx.serving.client_stream import StreamReader
 from benchx.serving.http_capture import Capture
 from benchx.serving.http_wire import Encoder
 from benchx.serving.request import Endpoint, Request, RequestResult
@@ -49,7 +48,8 @@ def read(*reads: tuple[int, bytes], max_tokens: int = 100) -> RequestResult:
         end_ns=reads[-1][0] + 1,
         status=200,
         headers={"content-type": "text/event-stream"},
-        reads=list(reads),
+        stamps_ns=[stamp_ns for stamp_ns, _ in reads],
+        pieces=[data for _, data in reads],
         body_bytes=sum(len(data) for _, data in reads),
     )
     return decode(
@@ -276,33 +276,6 @@ def test_any_cut_of_an_answer_gives_the_same_text_and_tokens(data: st.DataObject
     result, plain = read(*reads), read((0, body))
     assert (result.text, result.reasoning, result.outcome) == (plain.text, plain.reasoning, "ok")
     assert len(result.arrivals_ns) == 4
-
-
-TEXTS = st.lists(st.text(min_size=0, max_size=5), min_size=1, max_size=8)
-FINISH = st.sampled_from([None, None, None, "stop"])
-
-
-@given(
-    TEXTS,
-    st.lists(FINISH, min_size=8, max_size=8),
-    st.sampled_from(["content", "text"]),
-    st.booleans(),
-)
-def test_chunks_read_by_their_mould_give_what_json_gives(
-    texts: list[str], finishes: list[str | None], key: str, ascii_only: bool
-) -> None:
-    reader = StreamReader()
-    expected = []
-    for stamp, (text, finish) in enumerate(zip(texts, finishes, strict=False)):
-        inner = {"index": 0, "text": text} if key == "text" else {"delta": {"content": text}}
-        chunk = {"id": "1", "choices": [inner | {"finish_reason": finish}], "z": '"content":"'}
-        body = json.dumps(chunk, ensure_ascii=ascii_only, separators=(",", ":"))
-        reader.feed(stamp, b"data: " + body.encode(errors="surrogatepass") + b"\n\n")
-        expected += [(stamp, text)] if text else []
-    assert reader.fault is None
-    assert reader.text == "".join(text for _, text in expected)
-    assert reader.arrivals_ns == [stamp for stamp, _ in expected]
-    assert reader.finish_reason == ("stop" if "stop" in finishes[: len(texts)] else None)
 
 
 def test_the_body_is_what_the_endpoint_and_the_request_say() -> None:
