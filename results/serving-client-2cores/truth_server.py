@@ -42,6 +42,7 @@ class Told:
     duration_s: float
     output_tok_s: float
     ttft_mean_ms: float
+    ttft_p50_ms: float
     ttft_p99_ms: float | None
     tpot_mean_ms: float
     tpot_p99_ms: float | None
@@ -98,6 +99,7 @@ def told_by_server(truths: Sequence[Truth]) -> Told:
         duration_s=seconds,
         output_tok_s=tokens / seconds,
         ttft_mean_ms=float(np.mean(ttft)),
+        ttft_p50_ms=float(np.median(ttft)),
         ttft_p99_ms=float(np.percentile(ttft, 99)),
         tpot_mean_ms=float(np.mean(tpot)),
         tpot_p99_ms=float(np.percentile(tpot, 99)),
