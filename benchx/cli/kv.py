@@ -45,7 +45,8 @@ StateDtype = Annotated[
 DraftTokens = Annotated[int, typer.Option(min=0, help="Speculative tokens.")]
 Mfu = Annotated[str, typer.Option(metavar="SHARE", help="Of the matrix rate that prefill reaches.")]
 PrefillRun = Annotated[
-    Path | None, typer.Option(metavar="RUN", help="Take prefill times from this run.")
+    list[Path] | None,
+    typer.Option(metavar="RUN", help="Take prefill times from this run, or from several."),
 ]
 TierRun = Annotated[
     Path | None, typer.Option(metavar="RUN", help="Take bandwidths from a run of kv-tiers.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,24 +40,25 @@ class MeasuredPrefill:
     exponent: Exponent | None
 
 
-def measured_prefill(path: Path, name: str) -> MeasuredPrefill:
-    """Prefill times of an architecture, the fastest backend of each length.
+def measured_prefill(paths: Sequence[Path], name: str) -> MeasuredPrefill:
+    """Prefill times of an architecture in one or more runs, the fastest backend of each length.
 
     Raises:
-        UsageError: The run holds none, or of several variants of the model.
+        UsageError: The runs hold none, or of several variants of the model.
     """
     from benchx.architectures import load_architecture
     from benchx.architectures.cache import CacheFormat
     from benchx.architectures.fit import fitted_exponent, fitted_prefill
     from benchx.architectures.variants import variant
 
-    found = [row for row in _rows(path) if _is_prefill(row, name)]
+    found = [row for path in paths for row in _rows(path) if _is_prefill(row, name)]
+    told = ", ".join(str(path) for path in paths)
     if not found:
-        raise UsageError(f"{path}: no prefill of {name} without a prefix was measured")
+        raise UsageError(f"{told}: no prefill of {name} without a prefix was measured")
     variants = {tuple(row[key] for key in _VARIANT) for row in found}
     if len(variants) > 1:
         raise UsageError(
-            f"{path}: holds {len(variants)} variants of {name} ({', '.join(_VARIANT)})",
+            f"{told}: holds {len(variants)} variants of {name} ({', '.join(_VARIANT)})",
             hint="one run for each: benchx run SCENARIO --set ...",
         )
     layers, pattern, shrink, dtype, cache_dtype, state_dtype = variants.pop()
@@ -74,7 +76,7 @@ def measured_prefill(path: Path, name: str) -> MeasuredPrefill:
             conv_dtype=str(dtype),
         ),
         seconds=dict(sorted(seconds.items())),
-        model=fitted_prefill(seconds, source=f"measured, {path.name}"),
+        model=fitted_prefill(seconds, source=f"measured, {', '.join(path.name for path in paths)}"),
         exponent=fitted_exponent(seconds),
     )
 

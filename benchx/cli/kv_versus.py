@@ -46,9 +46,12 @@ def print_versus(path: Path, name: str, chart: Path | None, *, as_json: bool) ->
     series = read_series(path, name)
     rows = [_row(one, series) for one in series if one.pattern != OWN]
     if as_json:
-        print_json(rows)
+        print_json({"against_own": rows, "growth": [_growth(one) for one in series]})
     else:
         print_rows(stdout(), [_text(row) for row in rows])
+        stdout().print()
+        print_rows(stdout(), [_growth_text(one) for one in series])
+        stdout().print("time ~ tokens^p: least squares on logarithms, with its 95 % interval")
         stdout().print(
             "ratio: time of the pattern / time of the model's own; above 1, own is faster"
         )
@@ -117,6 +120,44 @@ def _row(one: Series, series: Sequence[Series]) -> dict[str, Any]:
         "longest": longest,
         "ratio_at_longest": found.last_ratio if found else None,
         "bytes_ratio_at_longest": left,
+    }
+
+
+def _growth(one: Series) -> dict[str, Any]:
+    """How a pattern's time grows with the length: exponent, and the curve through its times."""
+    from benchx.architectures.fit import fitted_exponent, fitted_prefill
+
+    seconds = {length: time / 1e3 for length, time in one.times_ms.items()}
+    found, curve = fitted_exponent(seconds), fitted_prefill(seconds, source="")
+    return {
+        "phase": one.phase,
+        "batch": one.batch,
+        "pattern": one.pattern,
+        "lengths": list(seconds),
+        "exponent": asdict(found) if found else None,
+        "fixed_s": curve.fixed_s,
+        "linear_s": curve.linear_s,
+        "quadratic_s": curve.quadratic_s,
+    }
+
+
+def _growth_text(one: Series) -> dict[str, Any]:
+    row = _growth(one)
+    found, interval = row["exponent"], "-"
+    if found is not None and found["low"] is not None:
+        interval = f"{found['low']:.2f} to {found['high']:.2f}"
+    longest = row["lengths"][-1]
+    shares = (row["fixed_s"], row["linear_s"] * longest, row["quadratic_s"] * longest**2)
+    whole = sum(shares)
+    return {
+        "phase": row["phase"],
+        "batch": row["batch"],
+        "pattern": row["pattern"],
+        "time ~ tokens^": "-" if found is None else f"{found['value']:.2f}",
+        "interval": interval,
+        f"at {format_count(longest)}: constant": f"{shares[0] / whole:.0%}",
+        "linear": f"{shares[1] / whole:.0%}",
+        "quadratic": f"{shares[2] / whole:.0%}",
     }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 KIMI = "kimi-linear-48b-a3b"
 Command = Callable[..., Any]
+Made = Callable[[str, list[dict[str, Any]]], str]
 
 
 def test_sizes_need_no_machine_and_unknown_times_stay_absent(benchx: Command) -> None:
@@ -170,7 +172,12 @@ def test_patterns_of_a_run_are_compared_with_the_models_own(
     assert "all_mla" in row
     assert picture.stat().st_size > 5_000
     data = json.loads(benchx("kv", KIMI, "--versus", str(run), "--json").out)
-    assert data[0]["bytes_ratio_at_longest"] < 1  # at 64 tokens the state outweighs the cache
+    # At 64 tokens the state outweighs the cache.
+    assert data["against_own"][0]["bytes_ratio_at_longest"] < 1
+    assert [(one["pattern"], one["lengths"]) for one in data["growth"]] == [
+        ("own", [32, 64]), ("all_mla", [32, 64]),
+    ]  # fmt: skip
+    assert "time ~ tokens^" in found.out
 
 
 def test_bandwidths_of_a_run_of_kv_tiers_replace_the_assumed_ones(
@@ -188,3 +195,70 @@ def test_bandwidths_of_a_run_of_kv_tiers_replace_the_assumed_ones(
     tiers = json.loads(found.out)["tiers"]
     assert [row["tier"]["name"] for row in tiers] == ["memory", "file_read"]
     assert all(row["tier"]["source"] == f"measured, {run.name}" for row in tiers)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Runs that hold given rows of one sequence's prefill or of decode steps."""
+    shared = {
+        "op": KIMI, "kind": "model", "outcome": "ok", "layers": 4, "shrink": 1, "prefix": 0,
+        "dtype": "bfloat16", "cache_dtype": "auto", "state_dtype": "float32", "pattern": "own",
+        "kv_cache_bytes": 0, "kv_state_bytes": 0,
+    }  # fmt: skip
+    known: dict[Path, SimpleNamespace] = {}
+    monkeypatch.setattr("benchx.runner.aggregate.load_run", known.__getitem__)
+
+    def make(name: str, rows: list[dict[str, Any]]) -> str:
+        known[Path(name)] = SimpleNamespace(rows=[shared | row for row in rows])
+        return name
+
+    return make
+
+
+def prefill_of(seconds: Callable[[int], float], *lengths: int) -> list[dict[str, Any]]:
+    return [
+        {"phase": "prefill", "seqlens": str(n), "device_time_ms_p50": 1e3 * seconds(n)}
+        for n in lengths
+    ]
+
+
+def test_prefills_of_several_runs_make_one_curve(benchx: Command, made: Made) -> None:
+    def took(tokens: int) -> float:
+        return 2e-5 * tokens
+
+    one = made("one", prefill_of(took, 1024, 8192, 131072))
+    two = made("two", prefill_of(took, 1024, 1048576))
+    found = benchx("kv", KIMI, "--run", one, "--run", two, "--json")
+    assert found.code == 0, found.err
+    data = json.loads(found.out)
+    assert [row["context"] for row in data["contexts"]] == [1024, 8192, 131072, 1048576]
+    assert data["prefill_exponent"]["value"] == pytest.approx(1.0)
+    assert data["prefill"]["source"] == "measured, one, two"
+
+
+def test_slices_and_the_whole_model_are_not_mixed(benchx: Command, made: Made) -> None:
+    rows = prefill_of(lambda n: 1e-5 * n, 1024, 8192)
+    mixed = made("mixed", [rows[0], rows[1] | {"layers": 0}])
+    found = benchx("kv", KIMI, "--run", mixed)
+    assert found.code == 2
+    assert "holds 2 variants" in " ".join(found.err.split())
+
+
+def test_a_constant_and_a_linear_decode_step_are_told_apart(benchx: Command, made: Made) -> None:
+    steps = {
+        "own": lambda n: 1.0 + 1e-5 * n,
+        "all_kda": lambda n: 2.0,
+        "all_mla": lambda n: 0.2 + 4e-5 * n,
+    }  # fmt: skip
+    rows = [
+        {"phase": "decode", "batch": 1, "context": n, "pattern": name, "device_time_ms_p50": at(n)}
+        for name, at in steps.items()
+        for n in (1024, 16384, 262144, 1048576)
+    ]
+    found = benchx("kv", KIMI, "--versus", made("steps", rows))
+    assert found.code == 0, found.err
+    growth = found.out[found.out.index("time ~ tokens^") :].splitlines()
+    cells = {line.split()[2]: line.split() for line in growth if line.startswith("decode")}
+    assert cells["all_kda"][3] == "0.00"
+    assert cells["all_kda"][-3:] == ["100%", "0%", "0%"]
+    assert cells["all_mla"][-3:] == ["0%", "100%", "0%"]

@@ -189,6 +189,6 @@ def test_a_model_read_from_a_file_is_measured_reported_and_sized(
     names = [file.name for file in written.files]
     assert "My-Model-config-json-prefill-device-time.png" in names
     assert len(set(names)) == len(names)
-    measured = measured_prefill(done.path, "My-Model/config.json")
+    measured = measured_prefill([done.path], "My-Model/config.json")
     assert sorted(measured.seconds) == [32, 64]
     assert measured.arch.layers == 4
