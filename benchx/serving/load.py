@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic_ns
 
+from benchx.core.errors import RunFailed
 from benchx.serving.client import Client
 from benchx.serving.request import Request, RequestResult
 
@@ -24,6 +25,9 @@ Chain = tuple[Request, ...]
 
 _PREPARED_BYTES = 256 * 2**20
 _PROBE_S = 0.005
+DECODE_LIMIT_S = 60.0
+"""No answer takes so long to be taken apart."""
+
 _NS = 1_000_000_000
 
 
@@ -153,8 +157,7 @@ class LoadRun:
         probe = asyncio.create_task(self._probe())
         try:
             await (self._open_loop() if self.plan.starts_s is not None else self._closed_loop())
-            while self._pending:
-                await asyncio.wait(self._pending)
+            await self._decoded()
         finally:
             probe.cancel()
             gc.unfreeze()
@@ -166,6 +169,19 @@ class LoadRun:
             not_sent=sum(map(len, self.chains)) - self._sent,
             stopped=self._stopped,
         )
+
+    async def _decoded(self) -> None:
+        """Wait for the answers that are still taken apart.
+
+        Raises:
+            RunFailed: None was for a while: better an error than a load that never ends.
+        """
+        while self._pending:
+            done, left = await asyncio.wait(
+                self._pending, timeout=DECODE_LIMIT_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                raise RunFailed(f"the client stopped decoding; {len(left)} answers are lost")
 
     async def _closed_loop(self) -> None:
         """Lanes that take one chain after the other."""

@@ -139,6 +139,15 @@ def test_lanes_start_one_after_the_other_in_a_ramp(desk: SimpleNamespace) -> Non
     assert sends[-1] - sends[0] >= 0.29e9
 
 
+def test_a_client_that_stops_decoding_is_an_error_and_no_load_without_end(
+    desk: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchx.serving.load.DECODE_LIMIT_S", 0.1)
+    monkeypatch.setattr(Client, "decode", lambda *_: asyncio.get_running_loop().create_future())
+    with pytest.raises(RunFailed, match="stopped decoding; 3 answers are lost"):
+        load(desk, LoadPlan(concurrency=1), requests(3))
+
+
 def test_the_client_reports_its_own_cost_and_lag(desk: SimpleNamespace) -> None:
     _, report = load(desk, LoadPlan(concurrency=2), requests(10))
     assert 0 < report.cpu_s <= report.wall_s * 1.5
