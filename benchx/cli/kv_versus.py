@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from benchx.architectures.crossover import Crossover
 
 OWN = "own"
+LEGEND = (
+    "ratio: time of the pattern / time of the model's own, at the first and the last length; "
+    "above 1, own is faster",
+    "time ~ tokens^p: least squares on logarithms, with the 95 % interval of p",
+    "constant, linear, quadratic: shares of the fitted time at the last length",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +57,8 @@ def print_versus(path: Path, name: str, chart: Path | None, *, as_json: bool) ->
         print_rows(stdout(), [_text(row) for row in rows])
         stdout().print()
         print_rows(stdout(), [_growth_text(one) for one in series])
-        stdout().print("time ~ tokens^p: least squares on logarithms, with its 95 % interval")
-        stdout().print(
-            "ratio: time of the pattern / time of the model's own; above 1, own is faster"
-        )
+        for line in LEGEND:
+            stdout().print(line)
     if chart is not None:
         from benchx.reporting.chart_kv_versus import draw_versus
 
@@ -146,16 +150,17 @@ def _growth_text(one: Series) -> dict[str, Any]:
     found, interval = row["exponent"], "-"
     if found is not None and found["low"] is not None:
         interval = f"{found['low']:.2f} to {found['high']:.2f}"
-    longest = row["lengths"][-1]
+    shortest, longest = row["lengths"][0], row["lengths"][-1]
     shares = (row["fixed_s"], row["linear_s"] * longest, row["quadratic_s"] * longest**2)
     whole = sum(shares)
     return {
         "phase": row["phase"],
         "batch": row["batch"],
         "pattern": row["pattern"],
+        "lengths": f"{format_count(shortest)} to {format_count(longest)}",
         "time ~ tokens^": "-" if found is None else f"{found['value']:.2f}",
         "interval": interval,
-        f"at {format_count(longest)}: constant": f"{shares[0] / whole:.0%}",
+        "constant": f"{shares[0] / whole:.0%}",
         "linear": f"{shares[1] / whole:.0%}",
         "quadratic": f"{shares[2] / whole:.0%}",
     }
@@ -174,7 +179,8 @@ def _text(row: Mapping[str, Any]) -> dict[str, Any]:
         "batch": row["batch"],
         "pattern": row["pattern"],
         "crosses own at": "nowhere" if at is None else f"{at:,.0f} tokens",
-        f"ratio at {length(row['shortest'])}": three(row["ratio_at_shortest"]),
-        f"ratio at {length(row['longest'])}": three(row["ratio_at_longest"]),
+        "lengths": f"{length(row['shortest'])} to {length(row['longest'])}",
+        "ratio, first": three(row["ratio_at_shortest"]),
+        "ratio, last": three(row["ratio_at_longest"]),
         "bytes ratio": three(row["bytes_ratio_at_longest"]),
     }
