@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, takewhile
 from typing import Self
 
@@ -18,8 +19,10 @@ from benchx.serving.client_fields import Payload, payload_of, usage_in
 
 _BLANK = (b"\r\n\r\n", b"\n\n")
 
-_OTHER = b"another text"
+_OTHER = "another text"
 """Put in the place of a chunk's text, to see that this is the place where it stands."""
+
+_VISIBLE, _REASONING = Payload(visible=_OTHER), Payload(reasoning=_OTHER)
 
 _NEEDLE_BYTES = 24
 """Searched for between two texts; a search for all that is between them takes five times longer."""
@@ -47,12 +50,11 @@ class Mould:
     Args:
         head: Bytes of the event up to and including the quote that opens the text.
         tail: Bytes from the quote that closes it to the end of the blank line.
+        expected: What a chunk with the other text between them holds.
     """
 
-    def __init__(self, head: bytes, tail: bytes, *, is_reasoning: bool) -> None:
-        self.is_reasoning = is_reasoning
-        other = _OTHER.decode()
-        self._other = Payload("", other) if is_reasoning else Payload(other)
+    def __init__(self, head: bytes, tail: bytes, expected: Payload) -> None:
+        self.is_reasoning, self._expected = expected == _REASONING, expected
         self._tail, self._needle = tail, head[-_NEEDLE_BYTES:]
         self._gap = tail + head[:-_NEEDLE_BYTES]
 
@@ -68,17 +70,9 @@ class Mould:
             return None
         text = (payload.visible or payload.reasoning).encode()
         place = event.rfind(b'"%b"' % text) + 1
-        mould = cls(event[:place], event[place + len(text) :], is_reasoning=not payload.visible)
-        return mould if place and mould._is_made_by(event[:place]) else None
-
-    def _is_made_by(self, head: bytes) -> bool:
-        """Whether any text between this head and the tail is the text of a chunk without more.
-
-        Without escapes, the other text can't have been in the chunk unseen.
-        """
-        if _OTHER in head or _OTHER in self._tail or b"\\" in head or b"\\" in self._tail:
-            return False
-        return _only_text(head + _OTHER + self._tail) == self._other
+        head, tail = event[:place], event[place + len(text) :]
+        expected = _VISIBLE if payload.visible else _REASONING
+        return cls(head, tail, expected) if place and _makes(expected, head, tail) else None
 
     def run(self, data: bytes, start: int) -> Run | None:
         """The chunks of this mould that begin at a place, up to the first that is none.
@@ -108,7 +102,7 @@ class Mould:
         An id or a time in the head may change from chunk to chunk.
         """
         head = gap[len(self._tail) :] + self._needle
-        return gap.startswith(self._tail) and self._is_made_by(head)
+        return gap.startswith(self._tail) and _makes(self._expected, head, self._tail)
 
     def _run_of(self, insides: Sequence[bytes], start: int) -> Run | None:
         text = _text_of(insides)
@@ -134,6 +128,19 @@ def _text_of(insides: Sequence[bytes]) -> str | None:
         return "".join(texts) if len(texts) == len(insides) and all(texts) else None
     except (orjson.JSONDecodeError, TypeError):  # TypeError: something that is no string
         return None
+
+
+@lru_cache(maxsize=256)
+def _makes(expected: Payload, head: bytes, tail: bytes) -> bool:
+    """Whether any text between these bytes is the text of a chunk that holds nothing else.
+
+    Another text is put there and must come out. As there are no escapes, it can't have been in the
+    chunk before, unseen.
+    """
+    around = head + tail
+    if _OTHER.encode() in around or b"\\" in around:
+        return False
+    return _only_text(head + _OTHER.encode() + tail) == expected
 
 
 def _only_text(event: bytes) -> Payload | None:
