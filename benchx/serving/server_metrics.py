@@ -92,9 +92,14 @@ SGLANG: SourceMap = {
     "prefix_hits": _counter("sglang:cached_tokens_total"),
     "acceptance_length": _gauge("sglang:spec_accept_length", how="mean"),
     "ttft_s": _histogram("sglang:time_to_first_token_seconds"),
+    "queue_s": _histogram("sglang:queue_time_seconds"),
     "e2e_s": _histogram("sglang:e2e_request_latency_seconds"),
 }
-"""Hits of GPU and host cache are one figure; `acceptance_length` is of the latest moment only."""
+"""Hits of GPU and host cache are one figure; `acceptance_length` is of the latest moment only.
+
+No prefill time: its stages (`sglang:per_stage_req_latency_seconds`) count chunks of a long prompt
+apart, so that none of them is the time of a whole prefill.
+"""
 
 TRTLLM: SourceMap = {
     "requests_running": _gauge("trtllm_num_requests_running"),
