@@ -205,6 +205,15 @@ def _tiers(run: Path | None, own: Sequence[str]) -> tuple[Tier, ...]:
     return tuple(found)
 
 
+def _peaks(measured: MeasuredPrefill | None) -> dict[int, int | None] | None:
+    """Tokens -> peak of device memory in their prefill; None where nothing was measured."""
+    from benchx.cli.kv_measured import peak_bytes
+
+    if measured is None:
+        return None
+    return {tokens: peak_bytes(measured, tokens) for tokens in measured.working_bytes}
+
+
 def _plain(report: KvReport, measured: MeasuredPrefill | None) -> dict[str, Any]:
     """JSON: figures in the units that the keys name."""
     exponent = measured.exponent if measured else None
@@ -214,6 +223,7 @@ def _plain(report: KvReport, measured: MeasuredPrefill | None) -> dict[str, Any]
         "ranks": asdict(report.ranks),
         "machine": asdict(report.machine) if report.machine else None,
         "prefill": asdict(report.prefill) if report.prefill else None,
+        "peak_memory_bytes": _peaks(measured),
         "prefill_exponent": asdict(exponent) if exponent else None,
         "cache_bytes_per_token": report.per_token_bytes,
         "state_bytes": report.state_bytes,

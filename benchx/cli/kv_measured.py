@@ -28,6 +28,7 @@ class MeasuredPrefill:
         cut: What was left of the model, where that was not all: `4 of 27 layers`.
         form: How cache and state were kept.
         seconds: Tokens -> median time.
+        working_bytes: Tokens -> most memory held beside weights, cache and states; absent on a CPU.
         model: A curve through them.
         exponent: Of growth over the measured lengths; None for a single one.
     """
@@ -36,6 +37,7 @@ class MeasuredPrefill:
     cut: str | None
     form: CacheFormat
     seconds: dict[int, float]
+    working_bytes: dict[int, int]
     model: PrefillModel
     exponent: Exponent | None
 
@@ -64,9 +66,12 @@ def measured_prefill(paths: Sequence[Path], name: str) -> MeasuredPrefill:
     layers, pattern, shrink, dtype, cache_dtype, state_dtype = variants.pop()
     whole = load_architecture(name)
     seconds: dict[int, float] = {}
-    for row in found:
-        tokens, took = parse_lengths(row["seqlens"])[0], row["device_time_ms_p50"] / 1e3
-        seconds[tokens] = min(took, seconds.get(tokens, took))
+    working: dict[int, int] = {}
+    for row in sorted(found, key=lambda row: -float(row["device_time_ms_p50"])):
+        tokens = parse_lengths(row["seqlens"])[0]
+        seconds[tokens] = row["device_time_ms_p50"] / 1e3
+        if row.get("peak_memory_bytes") is not None:
+            working[tokens] = int(row["peak_memory_bytes"])
     return MeasuredPrefill(
         arch=variant(whole, layers=int(layers), pattern=str(pattern), shrink=int(shrink)),
         cut=_cut(whole, int(layers), str(pattern), int(shrink)),
@@ -76,6 +81,7 @@ def measured_prefill(paths: Sequence[Path], name: str) -> MeasuredPrefill:
             conv_dtype=str(dtype),
         ),
         seconds=dict(sorted(seconds.items())),
+        working_bytes=working,
         model=fitted_prefill(seconds, source=f"measured, {', '.join(path.name for path in paths)}"),
         exponent=fitted_exponent(seconds),
     )
@@ -88,6 +94,26 @@ def _cut(whole: Architecture, layers: int, pattern: str, shrink: int) -> str | N
         (shrink > 1, f"widths divided by {shrink}"),
     )
     return ", ".join(word for holds, word in words if holds) or None
+
+
+def peak_bytes(measured: MeasuredPrefill, tokens: int) -> int | None:
+    """Device memory at the peak of a measured prefill: weights, cache, states twice, and the rest.
+
+    The states are held twice since a benchmark restores them before every call.
+    """
+    from benchx.architectures.cache import (
+        ITEM_BYTES,
+        cache_bytes_per_token,
+        state_bytes_per_sequence,
+    )
+    from benchx.architectures.parameters import parameters
+
+    if tokens not in measured.working_bytes:
+        return None
+    arch, form = measured.arch, measured.form
+    weights = parameters(arch).total * ITEM_BYTES[form.conv_dtype]
+    held = tokens * cache_bytes_per_token(arch, form) + 2 * state_bytes_per_sequence(arch, form)
+    return weights + held + measured.working_bytes[tokens]
 
 
 def measured_tiers(path: Path) -> tuple[Tier, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchx.cli.kv_measured import peak_bytes
 from benchx.cli.terminal import print_rows, stdout
 from benchx.core.units import format_bytes, format_count, format_seconds
 
@@ -18,7 +19,7 @@ def print_report(report: KvReport, measured: MeasuredPrefill | None) -> None:
     for line in _facts(report, measured):
         console.print(line)
     console.print()
-    print_rows(console, [_context(row, report) for row in report.contexts])
+    print_rows(console, [_context(row, report, measured) for row in report.contexts])
     console.print()
     print_rows(console, [_tier(row, report) for row in report.tiers])
     console.print()
@@ -59,7 +60,7 @@ def _exponent(measured: MeasuredPrefill) -> str:
     return f"{text} (95 % interval {found.low:.2f} to {found.high:.2f})"
 
 
-def _context(row: ContextRow, report: KvReport) -> dict[str, Any]:
+def _context(row: ContextRow, report: KvReport, measured: MeasuredPrefill | None) -> dict[str, Any]:
     cells: dict[str, Any] = {
         "context": format_count(row.context),
         "cache": format_bytes(row.cache_bytes),
@@ -68,6 +69,9 @@ def _context(row: ContextRow, report: KvReport) -> dict[str, Any]:
         "KV GB/s": _three(row.kv_throughput_gb_s),
         "Gbit/s": _three(8 * row.kv_throughput_gb_s if row.kv_throughput_gb_s else None),
     }
+    if measured is not None and measured.working_bytes:
+        peak = peak_bytes(measured, row.context)
+        cells["peak memory"] = "-" if peak is None else format_bytes(peak)
     if report.machine is not None:
         cells["sequences"] = row.sequences
     return cells

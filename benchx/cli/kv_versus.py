@@ -111,7 +111,7 @@ def _row(one: Series, series: Sequence[Series]) -> dict[str, Any]:
     )
     found: Crossover | None = crossover(own.times_ms, one.times_ms) if own else None
     longest = found.longest if found else None
-    left = None
+    left, bytes_cross = None, crossover(own.left_bytes, one.left_bytes) if own else None
     if own is not None and longest is not None and own.left_bytes:
         left = one.left_bytes[longest] / own.left_bytes[longest]
     return {
@@ -124,6 +124,7 @@ def _row(one: Series, series: Sequence[Series]) -> dict[str, Any]:
         "longest": longest,
         "ratio_at_longest": found.last_ratio if found else None,
         "bytes_ratio_at_longest": left,
+        "bytes_crossover": bytes_cross.at if bytes_cross else None,
     }
 
 
@@ -182,5 +183,8 @@ def _text(row: Mapping[str, Any]) -> dict[str, Any]:
         "lengths": f"{length(row['shortest'])} to {length(row['longest'])}",
         "ratio, first": three(row["ratio_at_shortest"]),
         "ratio, last": three(row["ratio_at_longest"]),
-        "bytes ratio": three(row["bytes_ratio_at_longest"]),
+        "bytes ratio, last": three(row["bytes_ratio_at_longest"]),
+        "bytes cross at": "-"
+        if row["bytes_crossover"] is None
+        else f"{row['bytes_crossover']:,.0f}",
     }

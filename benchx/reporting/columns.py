@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from benchx.core.units import format_bytes
 from benchx.reporting import numbers
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class FigureColumn:
 
 def _three(value: float) -> str:
     return numbers.digits(value, 3)
+
+
+def _bytes(value: float) -> str:
+    return format_bytes(round(value))
 
 
 # Order of value in a narrow terminal: the interval (8), the share of the roofline (7), n (6), the
@@ -101,16 +106,43 @@ _FIGURES = (
     ),
 )
 
+_MODEL_FIGURES = (
+    FigureColumn(
+        column=Column(
+            key="cache", heading="cache", keep=2, legend="left behind, grows with tokens"
+        ),
+        source="kv_cache_bytes",
+        text=_bytes,
+    ),
+    FigureColumn(
+        column=Column(key="state", heading="state", keep=2, legend="left behind, constant"),
+        source="kv_state_bytes",
+        text=_bytes,
+    ),
+    FigureColumn(
+        column=Column(
+            key="working",
+            heading="working",
+            keep=3,
+            legend="most memory held during a call beyond weights, cache and logits",
+        ),
+        source="peak_memory_bytes",
+        text=_bytes,
+    ),
+)
+"""Of a model's table beside the others."""
+
 _SMALLER: Mapping[str, str] = {"TFLOP/s": "GFLOP/s", "GB/s": "MB/s", "KV GB/s": "KV MB/s"}
 """Heading -> the heading a thousand times smaller, for machines without a GPU."""
 
 
 def figure_columns(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
     """The columns for which the frame has a figure, in a unit that suits the largest one."""
+    is_model = bool((frame["kind"] == "model").any())
     return tuple(
         _readable(figure, float(frame[figure.source].max()))
-        for figure in _FIGURES
-        if frame[figure.source].notna().any()
+        for figure in (*_FIGURES, *(_MODEL_FIGURES if is_model else ()))
+        if figure.source in frame and frame[figure.source].notna().any()
     )
 
 

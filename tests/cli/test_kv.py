@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from benchx.architectures import load_architecture
+from benchx.architectures.parameters import parameters
+from benchx.architectures.variants import sliced
+
 KIMI = "kimi-linear-48b-a3b"
 Command = Callable[..., Any]
 Made = Callable[[str, list[dict[str, Any]]], str]
@@ -234,6 +238,37 @@ def test_prefills_of_several_runs_make_one_curve(benchx: Command, made: Made) ->
     assert [row["context"] for row in data["contexts"]] == [1024, 8192, 131072, 1048576]
     assert data["prefill_exponent"]["value"] == pytest.approx(1.0)
     assert data["prefill"]["source"] == "measured, one, two"
+
+
+def test_the_peak_of_a_prefill_is_weights_cache_states_and_what_a_call_works_with(
+    benchx: Command, made: Made
+) -> None:
+    rows = prefill_of(lambda n: 1e-5 * n, 1024, 1048576)
+    rows[1]["peak_memory_bytes"] = 20 * 2**30
+    run = made("peak", rows)
+    data = json.loads(benchx("kv", KIMI, "--run", run, "--json").out)
+    arch = sliced(load_architecture(KIMI), 4)
+    weights, states = 2 * parameters(arch).total, 2 * data["state_bytes"]
+    expected = weights + 1048576 * 1152 + states + 20 * 2**30
+    assert data["peak_memory_bytes"] == {"1048576": expected}
+    found = benchx("kv", KIMI, "--run", run).out.splitlines()
+    assert any("peak memory" in line for line in found)
+    last = next(line for line in found if line.startswith("1M"))
+    assert f"{expected / 2**30:.1f} GiB" in last
+
+
+def test_all_mla_leaves_less_behind_until_the_state_is_paid_for(
+    benchx: Command, made: Made
+) -> None:
+    state, lengths = 6_500_000, (1024, 2048, 4096)
+    rows = [
+        row | {"pattern": pattern, "kv_cache_bytes": n * a_token, "kv_state_bytes": constant}
+        for pattern, a_token, constant in (("own", 1152, state), ("all_mla", 4608, 0))
+        for n, row in zip(lengths, prefill_of(lambda n: 1e-5 * n, *lengths), strict=True)
+    ]
+    found = json.loads(benchx("kv", KIMI, "--versus", made("bytes", rows), "--json").out)
+    crossing = found["against_own"][0]["bytes_crossover"]
+    assert crossing == pytest.approx(state / (4608 - 1152), rel=0.05)
 
 
 def test_slices_and_the_whole_model_are_not_mixed(benchx: Command, made: Made) -> None:
