@@ -176,12 +176,11 @@ class LoadRun:
         Raises:
             RunFailed: None was for a while: better an error than a load that never ends.
         """
-        while self._pending:
-            done, left = await asyncio.wait(
-                self._pending, timeout=DECODE_LIMIT_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                raise RunFailed(f"the client stopped decoding; {len(left)} answers are lost")
+        while left := len(self._pending):
+            # For all at once: to be woken for each of n answers would cost n * n callbacks.
+            await asyncio.wait(self._pending, timeout=DECODE_LIMIT_S)
+            if len(self._pending) == left:
+                raise RunFailed(f"the client stopped decoding; {left} answers are lost")
 
     async def _closed_loop(self) -> None:
         """Lanes that take one chain after the other."""
