@@ -323,11 +323,8 @@ def attend(
     span = (low, high, (high - low + 1) // 2, length)
     place = (gl.program_id(0) * 64, rows, heads)
     line = sequence * rows
-    out_line = line
-    out_stride = 1
-    if SPLIT:
-        out_line = line * n_splits + split
-        out_stride = n_splits
+    out_line = line * n_splits + split if SPLIT else line
+    out_stride = n_splits if SPLIT else 1
 
     buffers = make_buffers(q.dtype.element_ty, piece_map, rope_map, LATENT, ROPE)
     # Full: pieces of the left and right half of tile 0, then of tile 1. Empty: those halves.
