@@ -20,6 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from engine_times import means_ms, read_times
 from targets import INPUT_TOKENS, OPEN, Target
 
 from benchx.serving.groundtruth.stream import Pace
@@ -134,15 +135,17 @@ def clients_of(target: Target, vllm: str, file: Path) -> dict[str, Client]:
 
 
 def run_once(client: Client, target: Target, load: Load) -> dict[str, Any]:
-    """One load; what the client reports and, where the server tells, what really happened.
+    """One load; what the client reports, and what the server says of the same requests.
 
     Raises:
         ClientFailed: The client failed or did not send the whole load.
     """
     with TemporaryDirectory() as folder:
         if target.url is not None:
+            before = read_times(target.url)
             told = drive(client, replace(load, root_url=target.url), Path(folder)).told
-            return {"client": client.name, **asdict(told)}
+            times = means_ms(before, read_times(target.url))
+            return {"client": client.name, **asdict(told), "truth": times}
         with TruthServer(PACE) as server:
             told = drive(client, replace(load, root_url=server.root_url), Path(folder)).told
             truth = told_by_server(server.stop()[-load.requests :])
@@ -202,19 +205,18 @@ def reduced(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def from_truth(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Median over runs of each client's own deviation from the truth; empty without one."""
-    if any("truth" not in run for run in runs):
-        return {}
+    """Median over runs of each client's own deviation from what the server says."""
+    names = [name for name in COMPARED if all(name in run["truth"] for run in runs)]
     deviations = {
         client: {
             name: median(
                 run[name] / run["truth"][name] - 1 for run in runs if run["client"] == client
             )
-            for name in COMPARED
+            for name in names
         }
         for client in ("benchx", "vllm")
     }
-    return {"deviations_from_truth": deviations}
+    return {"deviations_from_server": deviations}
 
 
 def main() -> None:

@@ -229,12 +229,17 @@ def test_clients_agree_within_five_percent_or_not(script: Callable[[str], Module
             "ttft_mean_ms": ttft,
             "ttft_p50_ms": 40.0,
             "tpot_mean_ms": 5.0,
+            "truth": {"ttft_mean_ms": 40.0},
         }
         for name, ttft in (("vllm", 50.0), ("benchx", 40.0), ("benchx", 48.0), ("benchx", 90.0))
     ]
     found = agree.reduced(runs)
     assert found["deviations"]["ttft_mean_ms"] == pytest.approx(-0.04)
     assert found["within_limit"]["ttft_mean_ms"]
+    assert found["deviations_from_server"] == {
+        "benchx": {"ttft_mean_ms": pytest.approx(0.2)},
+        "vllm": {"ttft_mean_ms": pytest.approx(0.25)},
+    }
     without = agree.reduced([run for run in runs if run["ttft_mean_ms"] != 48.0])
     assert not without["within_limit"]["ttft_mean_ms"]
     assert without["within_limit"]["tpot_mean_ms"]
@@ -248,3 +253,9 @@ def test_loads_of_other_sizes_are_not_compared(script: Callable[[str], ModuleTyp
         agree.check_equal_work(target, runs, 7)
     with pytest.raises(RuntimeError, match=r"\[7\] tokens, not 8"):
         agree.check_equal_work(target, runs[:1], 8)
+
+
+def test_the_engine_is_asked_for_the_load_alone(script: Callable[[str], ModuleType]) -> None:
+    means_ms = script("engine_times").means_ms
+    before, after = {"ttft_mean_ms": (3.0, 10.0)}, {"ttft_mean_ms": (4.0, 30.0)}
+    assert means_ms(before, after) == {"ttft_mean_ms": pytest.approx(50.0)}
