@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from benchx.ops.model_backend import model_backend, model_backend_names
 from benchx.ops.model_inputs import ModelInputs
 from benchx.ops.model_operator import ModelOperator
 from benchx.ops.model_transformers import TransformersBackend
-from benchx.ops.transformers_family import class_problem, model_type
+from benchx.ops.transformers_family import PACKAGE, class_problem, model_type
 
 CPU = torch.device("cpu")
 KIMI = "kimi-linear-48b-a3b"
@@ -29,9 +28,8 @@ CLASSES = {
     KIMI: "kimi_linear", "kimi-k2": "deepseek_v3", "deepseek-v3": "deepseek_v3",
     "llama-3.1-70b": "llama", "qwen3-235b-a22b": "qwen3_moe",
 }  # fmt: skip
-needs_transformers = pytest.mark.skipif(
-    find_spec("transformers") is None, reason="needs `pip install 'benchx[transformers]'`"
-)
+ABSENT = PACKAGE.absent(probe_device())
+needs_transformers = pytest.mark.skipif(ABSENT is not None, reason=str(ABSENT))
 # Their modules may warn of their own future; that is not for this test to judge.
 theirs = pytest.mark.filterwarnings("default")
 
