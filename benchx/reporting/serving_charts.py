@@ -98,7 +98,7 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
     what = section.table.title
     stored = {one.point_id: one for one in section.timelines if one.has_requests}
     if not stored:
-        return [f"{what}: no time line, the run folder holds no requests."]
+        return [f"{what}: no time line, the run folder holds no readable requests."]
     axis, rows = load_axis(section.frame), []
     for panel in panels:
         for _, own in panel.rows.groupby(SERIES, sort=False):

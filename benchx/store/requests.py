@@ -138,8 +138,21 @@ def read_requests(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def has_load(folder: Path, name: str) -> bool:
-    """Whether the rows of one load are there, finished or not."""
-    return any(_files(folder, name))
+    """Whether rows of one load are there and can be read, finished or not."""
+    return any(_is_readable(file) for file in _files(folder, name))
+
+
+def _is_readable(file: Path) -> bool:
+    """By its footer alone, if it is a table."""
+    if file.suffix != ".parquet":
+        return file.stat().st_size > 0
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return bool(pq.read_metadata(file).num_rows)
+    except (pa.ArrowInvalid, OSError):
+        return False
 
 
 def read_load(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -144,6 +144,18 @@ def test_without_metrics_there_is_no_strip_for_the_cache_and_a_note(
     assert any("does not tell" in text.get_text() for text in figure.texts)
 
 
+def test_a_damaged_file_of_requests_costs_its_time_line_and_not_the_report(
+    stored: Callable[..., Run],
+) -> None:
+    run = stored(SERIES)
+    for file in (run.path / "requests").iterdir():
+        file.write_bytes(file.read_bytes()[:-20])
+    (section,) = build_document([run]).sections
+    found = plan_serving(section)
+    assert not any("timeline" in plan.name for plan in found.plans)
+    assert any("no time line" in line for line in found.omissions)
+
+
 def test_a_folder_without_requests_has_no_time_line_and_says_so(serving_run: Run) -> None:
     (section,) = build_document([serving_run]).sections
     assert any("no time line" in line for line in plan_serving(section).omissions)
