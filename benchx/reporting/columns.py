@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -51,7 +52,7 @@ def _three(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    return format_bytes(round(value))
+    return numbers.ABSENT if math.isnan(value) else format_bytes(round(value))
 
 
 # Order of value in a narrow terminal: the interval (8), the share of the roofline (7), n (6), the

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchx.reporting.document import Section
+from benchx.reporting.numbers import ABSENT
 from benchx.reporting.table import cell_of
 
 SIZES = {"kv_cache_bytes": 9.0 * 2**20, "kv_state_bytes": 2.0**20, "peak_memory_bytes": 3.0 * 2**30}
@@ -38,6 +39,16 @@ def test_memory_that_was_not_measured_has_no_column(section_with: Callable[..., 
     keys = [column.key for column in table.columns]
     assert "cache" in keys
     assert not {"state", "working"} & set(keys)
+
+
+def test_a_row_without_the_figure_of_another_shows_none(
+    make_rows: Callable[..., Any], section_of: Callable[..., Section]
+) -> None:
+    points = [{"batch": 1}, {"batch": 2}]
+    rows = make_rows("tiny-9b", points, {"alpha": [2.0, 3.0]}, run_id="synthetic-1")
+    shared = {"kind": "model", "phase": "prefill"}
+    table = section_of([rows[0] | shared | SIZES, rows[1] | shared]).table
+    assert [cell_of(table, row, "cache") for row in table.rows] == ["9 MiB", ABSENT]
 
 
 def test_a_kernels_table_has_none_of_them(section_with: Callable[..., Section]) -> None:
