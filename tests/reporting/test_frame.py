@@ -39,9 +39,7 @@ def test_a_frame_with_many_figures_takes_another_column_without_a_warning(
     make_rows: RowMaker,
 ) -> None:
     (row,) = make_rows("kda_decode", HEADS[:1], {"a": [1.0]}, run_id="r")
-    many = {
-        f"{metric.id}_{end}": 1.0 for metric in METRICS for end in ("p50", "p95", "mean")
-    }
+    many = {f"{metric.id}_{end}": 1.0 for metric in METRICS for end in ("p50", "p95", "mean")}
     frame = frame_of([row | many])
     assert len(frame.columns) > 120
     with warnings.catch_warnings():
