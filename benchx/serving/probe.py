@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchx.core.errors import RunFailed
+from benchx.serving.engines.readiness import root_url
 from benchx.serving.exchange import Exchange, get, post
 from benchx.serving.request import Api, Endpoint, Request
+from benchx.serving.scrape import Scraper
 from benchx.serving.stream_facts import StreamFacts, facts_of
 from benchx.serving.trial import TRIAL_IDS, request_body
 from benchx.serving.workloads.prompter import COMMON_WORDS
@@ -57,10 +59,12 @@ class Answers:
     Attributes:
         endpoint: As asked.
         by_name: Question -> answer.
+        metrics_url: Where the server tells metrics that benchx knows; None: nowhere usual.
     """
 
     endpoint: Endpoint
     by_name: Mapping[str, Answer] = field(default_factory=dict)
+    metrics_url: str | None = None
 
     def __getitem__(self, name: str) -> Answer:
         return self.by_name[name]
@@ -121,7 +125,16 @@ def ask_all(
     # Chunks need not be tokens: where counts can be had, the other questions ask for them too.
     counted = {"stream_options": _STREAM_USAGE} if answers["usage"].generated else {}
     ask(_questions(endpoint, bare | counted, _body(endpoint, _long()) | counted))
-    return Answers(endpoint=endpoint, by_name=answers)
+    if on_question is not None:
+        on_question("metrics")
+    return Answers(endpoint=endpoint, by_name=answers, metrics_url=_metrics_url(endpoint))
+
+
+def _metrics_url(endpoint: Endpoint) -> str | None:
+    """The usual address, when it answers with names that benchx knows."""
+    scraper = Scraper(root_url(endpoint.base_url, "/metrics"), endpoint=endpoint)
+    reading = scraper.poll()
+    return scraper.url if reading is not None and reading.values else None
 
 
 def _ask(endpoint: Endpoint, body: Mapping[str, Any], timeout_s: float) -> Answer:

@@ -75,6 +75,8 @@ def _engine_fields(answers: Answers) -> dict[str, Any]:
         fields["api_key_env"] = endpoint.api_key_env
     if _honours(answers["ignore_eos"]) and not answers["ignore_eos"].refused:
         fields["extra_body"] = {"ignore_eos": True}
+    if answers.metrics_url is not None:
+        fields["metrics_url"] = answers.metrics_url
     return fields
 
 
@@ -243,10 +245,17 @@ def rate_limits(answers: Answers) -> Finding:
     return Finding("rate_limits", ", ".join(named) or "no header", note)
 
 
+def metrics(answers: Answers) -> Finding:
+    """Whether the server tells metrics that benchx knows, at the usual address."""
+    if answers.metrics_url is None:
+        return Finding("metrics", "not found", "no queue, cache or prefill time from the server")
+    return Finding("metrics", "told", answers.metrics_url)
+
+
 FINDINGS: tuple[Callable[[Answers], Finding], ...] = (
     streaming, role_chunk, tokens_per_chunk, usage, chunk_usage, reasoning, done_marker, sse_form,
     max_tokens, ignore_eos, unknown_fields, token_ids, cached_tokens, not_streamed, cost,
-    rate_limits,
+    rate_limits, metrics,
 )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ def test_a_well_behaved_server() -> None:
         "not_streamed": "works",
         "cost": "not told",
         "rate_limits": "no header",
+        "metrics": "not found",
     }
     assert found.engine["extra_body"] == {"ignore_eos": True}
 
@@ -108,6 +109,15 @@ def test_a_hosted_server_that_thinks_charges_and_keeps_alive() -> None:
 )  # fmt: skip
 def test_each_odd_habit_is_found(habits: Habits, name: str, value: str) -> None:
     assert probed(habits).value(name) == value
+
+
+def test_metrics_that_benchx_knows_become_a_field_of_the_scenario() -> None:
+    found = probed(Habits(metrics=b"vllm:num_requests_running 1\n"))
+    assert found.value("metrics") == "told"
+    assert str(found.engine["metrics_url"]).endswith("/metrics")
+    others = probed(Habits(metrics=b"python_gc_objects 1\n"))
+    assert others.value("metrics") == "not found"
+    assert "metrics_url" not in others.engine
 
 
 def test_an_exact_length_is_seen_where_chunks_are_not_tokens() -> None:

@@ -36,6 +36,7 @@ class Habits:
     headers: dict[str, str] = field(default_factory=dict)
     streams: bool = True
     key: str | None = None
+    metrics: bytes | None = None
     seen: list[str] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
 
@@ -99,6 +100,10 @@ class Handler(BaseHTTPRequestHandler):
     habits: Habits
 
     def do_GET(self) -> None:
+        if self.path == "/metrics":
+            page = self.habits.metrics
+            self.answer(404 if page is None else 200, page or b"", "text/plain")
+            return
         self.answer(200, json.dumps({"data": [{"id": "m"}]}).encode())
 
     def do_POST(self) -> None:
