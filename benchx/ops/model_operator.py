@@ -44,8 +44,14 @@ class ModelOperator:
 
     @property
     def max_rms_ratio(self) -> float:
-        """Seen in bf16: 0.01 after 4 layers, 0.05 after 8, where a last bit changes an expert."""
-        return 0.1
+        """Above what one other expert does to a token; rounding alone makes 0.01 to 0.02 in bf16.
+
+        A last bit may change which expert is the eighth. Its weight is an eighth of the router's
+        scale (2.4 in Kimi Linear), so of a stream of a few unit variances a tenth changes: up to
+        0.11 was seen of two sequences, of our stack and of transformers' alike. Kernels are
+        judged without that, and strictly, at their own level.
+        """
+        return 0.25
 
     @property
     def axes(self) -> Mapping[str, AxisSpec]:
