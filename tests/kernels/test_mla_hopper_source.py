@@ -1,0 +1,94 @@
+"""The Hopper kernels' source, run by threads on a CPU: values, order of events, no deadlock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from benchx.ops.mla_draw import make_decode_inputs
+from benchx.ops.mla_inputs import MlaShape
+from benchx_kernels import mla_decode as decoding
+from benchx_kernels import reference_mla
+from benchx_kernels._launch import Launcher
+from benchx_kernels._mla_configs import MlaDecodeConfig
+from benchx_kernels.device import hopper_softmax, mla_decode_ahead, mla_decode_hopper
+
+
+def _neighbour(name: str) -> ModuleType:
+    """A module beside this one, which pytest's import mode does not find by its name."""
+    spec = spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules.setdefault(name, module_from_spec(spec))
+    spec.loader.exec_module(module)
+    return module
+
+
+cpu = _neighbour("gluon_on_cpu")
+VARIANTS = {
+    "hopper": MlaDecodeConfig(kernel="hopper"),
+    "ahead, whole halves": MlaDecodeConfig(kernel="ahead", piece=128),
+    "ahead, pieces, through L2": MlaDecodeConfig(kernel="ahead", piece=64, distance=2),
+}
+CASES: dict[str, dict[str, Any]] = {
+    "edges of tiles": {"lengths": (1, 64, 65, 0, 129)},
+    "several pairs, half a pair at the end": {"lengths": (128, 513, 640)},
+    "two tokens": {"lengths": (2, 66, 130), "tokens": 2, "heads": 33},
+    "no rope": {"lengths": (200, 0), "rope": 0},
+    "narrow rope": {"lengths": (200, 300), "rope": 16},
+    "narrow latent": {"lengths": (300,), "latent": 128},
+}
+
+
+@pytest.fixture
+def on_threads(interpreter: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Launches of Hopper kernels run here; all others as ever."""
+    ordinary = Launcher.__call__
+    with cpu.on_cpu(hopper_softmax, mla_decode_hopper, mla_decode_ahead) as chip:
+
+        def launch(self: Launcher, grid: tuple[int, int, int], *arguments: object) -> None:
+            if isinstance(self._kernel, FunctionType):  # patched: plain Python
+                cpu.run_grid(chip, self._kernel, grid, arguments, self._constants)
+            else:
+                ordinary(self, grid, *arguments)
+
+        monkeypatch.setattr(Launcher, "__call__", launch)
+        monkeypatch.setattr(decoding, "no_hopper", lambda _: None)
+        decoding._plan.cache_clear()
+        yield
+        decoding._plan.cache_clear()
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("splits", [1, 3])
+def test_the_source_is_right(
+    on_threads: None, config: MlaDecodeConfig, case: dict[str, Any], splits: int
+) -> None:
+    latent = case.get("latent", 256)
+    shape = MlaShape(
+        heads=case.get("heads", 3), nope_dim=64, rope_dim=case.get("rope", 64), value_dim=64,
+        kv_lora=latent, dtype="bfloat16", projections=False,
+    )  # fmt: skip
+    inputs = make_decode_inputs(
+        shape, case["lengths"], tokens=case.get("tokens", 1), page_size=64,
+        cache_dtype="bfloat16", seed=3, device=torch.device("cpu"),
+    )  # fmt: skip
+    found = decoding.mla_decode(
+        inputs.q, inputs.kv_cache, inputs.block_table, inputs.seqlens, kv_lora=latent,
+        scale=inputs.scale, longest=max(inputs.lengths), config=replace(config, splits=splits),
+    )  # fmt: skip
+    reference = reference_mla.paged_latent_decode(
+        inputs.q, inputs.kv_cache, inputs.block_table,
+        lengths=inputs.lengths, kv_lora=latent, scale=inputs.scale,
+    )  # fmt: skip
+    error = (found.double() - reference.double()).square().mean().sqrt()
+    assert float(error / reference.double().square().mean().sqrt()) < 6e-3
