@@ -16,6 +16,7 @@ from typing import Self
 import orjson
 
 from benchx.serving.client_fields import Payload, payload_of, usage_in
+from benchx.serving.client_window import WINDOW_BYTES
 
 _BLANK = (b"\r\n\r\n", b"\n\n")
 
@@ -77,12 +78,15 @@ class Mould:
     def run(self, data: bytes, start: int) -> Run | None:
         """The chunks of this mould that begin at a place, up to the first that is none.
 
+        It looks no further than a window, so that short runs in a long read cost no more.
+
         Args:
             data: Bytes of the stream.
             start: Where an event begins in them.
         """
         # The tail that is put before makes the first chunk one that follows another.
-        pieces = (self._tail + data[start:]).split(self._needle)
+        ahead = data[start : start + WINDOW_BYTES]
+        pieces = (self._tail + ahead).split(self._needle)
         gap, size = self._gap, len(self._gap)
         insides: list[bytes] = []
         for piece in pieces:

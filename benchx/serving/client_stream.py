@@ -17,7 +17,7 @@ from benchx.serving.sse import SseError, SseEvent, SseParser
 _EXCERPT = 200
 
 _LONGEST_GAP = 64
-"""Events between two attempts at a mould, when none has served so far."""
+"""Most events between two attempts at a mould, where none has been of use."""
 
 
 class StreamReader:
@@ -104,10 +104,14 @@ class StreamReader:
             self._fail(RequestOutcome.PROTOCOL, str(error))
         is_chunk = is_event and len(self.arrivals_ns) == chunks + 1
         if is_chunk and self.fault is None and self.events >= self._mould_due:
-            self._mould = Mould.of(window.data[start:end]) or self._mould
-            self._mould_due = self.events + self._mould_gap
-            self._mould_gap = min(2 * self._mould_gap, _LONGEST_GAP)
+            self._learn(window.data[start:end])
         return end
+
+    def _learn(self, event: bytes) -> None:
+        """Try to make a mould of an event; the more often that was in vain, the later again."""
+        self._mould = Mould.of(event) or self._mould
+        self._mould_due = self.events + self._mould_gap
+        self._mould_gap = min(2 * self._mould_gap, _LONGEST_GAP)
 
     def close(self, stamp_ns: int) -> None:
         """The stream ended; its last event may lack the blank line."""
