@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchx_kernels._checks import GateForm, check_prefill, check_states
+from benchx_kernels._checks import GateForm, check_prefill, check_states, require
 from benchx_kernels._configs import PrefillConfig, prefill_config, score_bits
 from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
@@ -17,6 +17,7 @@ from benchx_kernels.device import chunk_intra, chunk_scan, gates
 # Half of a chunk's decay, in nats, that a normal fp32 or bf16 number can hold: 115 of 126 bits.
 _HALF_RANGE_NATS = 80.0
 _PREFIX_BLOCK_V = 16
+_MOST_Z = 65535  # a grid's third dimension
 
 Grid = tuple[int, int, int]
 
@@ -103,6 +104,8 @@ def plan(
     steps = -(-max(batch.longest, 1) // config.step)
     length = config.segment_chunks or steps
     cut = (slots, heads, -(-steps // length), length)
+    programs = batch.sequences * cut[2]
+    require(programs <= _MOST_Z, f"{batch.sequences} sequences in {cut[2]} segments: too many")
     walk = {
         "CHUNK": config.step, "HALVES": config.join, "K": key_dim, "V": value_dim,
         "BLOCK_V": config.block_v, "DELTA": delta, "STAGES": config.stages,
@@ -116,9 +119,9 @@ def plan(
         decay=(heads, slots, config.join, key_dim),
         cut=cut,
         intra=_intra(gate, config, key_dim, delta=delta, l2_norm=l2_norm),
-        intra_grid=(heads, slots, 1),
+        intra_grid=(heads * slots, 1, 1),
         scan=scan,
-        scan_grid=(value_dim // config.block_v, heads, batch.sequences * cut[2]),
+        scan_grid=(value_dim // config.block_v, heads, programs),
         segments=_segments(cut, batch.sequences, config, walk, state) if cut[2] > 1 else None,
     )
 

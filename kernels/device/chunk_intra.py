@@ -233,8 +233,9 @@ def chunk_intra(
     DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
 ):  # fmt: skip
     """JOIN chunks of one head. Inputs token-major [T, H, *]; for the workspace see `tiles`."""
-    head = tl.program_id(0)
-    slot = tl.program_id(1).to(tl.int64)
+    # One dimension: the others of a grid end at 65535, 2 million tokens in steps of 32.
+    head = tl.program_id(0) % heads
+    slot = (tl.program_id(0) // heads).to(tl.int64)
     STEP: tl.constexpr = JOIN * CHUNK
     begin, end = locate_chunk(cu_seqlens, slot, n_seqs, STEP)
     if begin >= end:
