@@ -22,15 +22,21 @@ from unittest.mock import patch
 import torch
 
 Number = int | float | torch.Tensor
-HUNG_S = 60.0
+HUNG_S = 30.0
 LATEST_S = 2e-3
 NO_LAYOUT = SimpleNamespace(layout=None)
 
 
 class Value(torch.Tensor):
-    """A tensor in registers."""
+    """A tensor in registers; `+=` and `*=` make a new one, as in Gluon."""
 
     type = NO_LAYOUT  # type: ignore[assignment]
+
+    def __iadd__(self, other: Number) -> Value:  # type: ignore[override,misc]
+        return value(self + other)
+
+    def __imul__(self, other: Number) -> Value:  # type: ignore[override,misc]
+        return value(self * other)
 
 
 def value(x: Number) -> Value:

@@ -13,13 +13,20 @@ from typing import Any
 import pytest
 import torch
 
-from benchx.ops.mla_draw import make_decode_inputs
+from benchx.ops.mla_draw import make_decode_inputs, make_prefill_inputs
 from benchx.ops.mla_inputs import MlaShape
 from benchx_kernels import mla_decode as decoding
+from benchx_kernels import mla_prefill as prefilling
 from benchx_kernels import reference_mla
 from benchx_kernels._launch import Launcher
-from benchx_kernels._mla_configs import MlaDecodeConfig
-from benchx_kernels.device import hopper_softmax, mla_decode_ahead, mla_decode_hopper
+from benchx_kernels._mla_configs import MlaDecodeConfig, MlaPrefillConfig
+from benchx_kernels.batch import Batch
+from benchx_kernels.device import (
+    hopper_softmax,
+    mla_decode_ahead,
+    mla_decode_hopper,
+    mla_prefill_hopper,
+)
 
 
 def _neighbour(name: str) -> ModuleType:
@@ -52,7 +59,9 @@ CASES: dict[str, dict[str, Any]] = {
 def on_threads(interpreter: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Launches of Hopper kernels run here; all others as ever."""
     ordinary = Launcher.__call__
-    with cpu.on_cpu(hopper_softmax, mla_decode_hopper, mla_decode_ahead) as chip:
+    modules = (hopper_softmax, mla_decode_hopper, mla_decode_ahead, mla_prefill_hopper)
+    plans = (decoding._plan, prefilling._plan)
+    with cpu.on_cpu(*modules) as chip:
 
         def launch(self: Launcher, grid: tuple[int, int, int], *arguments: object) -> None:
             if isinstance(self._kernel, FunctionType):  # patched: plain Python
@@ -61,16 +70,19 @@ def on_threads(interpreter: object, monkeypatch: pytest.MonkeyPatch) -> Iterator
                 ordinary(self, grid, *arguments)
 
         monkeypatch.setattr(Launcher, "__call__", launch)
-        monkeypatch.setattr(decoding, "no_hopper", lambda _: None)
-        decoding._plan.cache_clear()
+        for module in (decoding, prefilling):
+            monkeypatch.setattr(module, "no_hopper", lambda _: None)
+        for plan in plans:
+            plan.cache_clear()
         yield
-        decoding._plan.cache_clear()
+        for plan in plans:
+            plan.cache_clear()
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("splits", [1, 3])
-def test_the_source_is_right(
+def test_the_source_of_decode_is_right(
     on_threads: None, config: MlaDecodeConfig, case: dict[str, Any], splits: int
 ) -> None:
     latent = case.get("latent", 256)
@@ -90,5 +102,36 @@ def test_the_source_is_right(
         inputs.q, inputs.kv_cache, inputs.block_table,
         lengths=inputs.lengths, kv_lora=latent, scale=inputs.scale,
     )  # fmt: skip
-    error = (found.double() - reference.double()).square().mean().sqrt()
-    assert float(error / reference.double().square().mean().sqrt()) < 6e-3
+    assert ratio(found, reference) < 6e-3
+
+
+@pytest.mark.parametrize(
+    ("lengths", "prefix", "rope"),
+    [((1, 0, 130), 0, 64), ((64, 129), 37, 64), ((200,), 200, 0)],
+    ids=["edges", "behind a prefix", "no rope"],
+)
+def test_the_source_of_prefill_is_right(
+    on_threads: None, lengths: tuple[int, ...], prefix: int, rope: int
+) -> None:
+    shape = MlaShape(
+        heads=2, nope_dim=64, rope_dim=rope, value_dim=64, kv_lora=64, dtype="bfloat16",
+        projections=False,
+    )  # fmt: skip
+    keys = [length + prefix for length in lengths]
+    inputs = make_prefill_inputs(shape, lengths, keys, seed=3, device=torch.device("cpu"))
+    assert inputs.k is not None
+    assert inputs.v is not None
+    found = prefilling.mla_prefill(
+        inputs.q, inputs.k, inputs.v, scale=inputs.scale,
+        queries=Batch.from_lengths(lengths, "cpu"), keys=Batch.from_lengths(keys, "cpu"),
+        config=MlaPrefillConfig(kernel="hopper", block_m=128, block_n=128),
+    )  # fmt: skip
+    reference = reference_mla.varlen_prefill(
+        inputs.q, inputs.k, inputs.v, q_lengths=lengths, kv_lengths=keys, scale=inputs.scale
+    )
+    assert ratio(found, reference) < 6e-3
+
+
+def ratio(found: torch.Tensor, reference: torch.Tensor) -> float:
+    error = found.double() - reference.double()
+    return float(error.square().mean().sqrt() / reference.double().square().mean().sqrt())
