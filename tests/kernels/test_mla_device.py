@@ -32,8 +32,6 @@ DECODE = {
     "portable, 64 rows": MlaDecodeConfig(block_m=64, block_n=32, warps=8),
     "hopper": MlaDecodeConfig(kernel="hopper"),
     "ahead, pieces of 64": MlaDecodeConfig(kernel="ahead", piece=64),
-    "ahead, pieces of 128": MlaDecodeConfig(kernel="ahead", piece=128),
-    "ahead, pieces of 256": MlaDecodeConfig(kernel="ahead", piece=256),
     "ahead, tiles brought into L2": MlaDecodeConfig(kernel="ahead", distance=2),
 }
 PREFILL = {
