@@ -59,7 +59,8 @@ def run_load(
         on_result: Called with every result as it arrives; returns why to stop, or None.
 
     Raises:
-        RunFailed: Connections can't be opened, or a client process died.
+        RunFailed: Connections can't be opened, a client process died, or a request that was sent
+            has no result.
         UsageError: The endpoint can't be used.
     """
     results: list[RequestResult] = []
@@ -71,8 +72,16 @@ def run_load(
     count = worker_count(workers, job.plan.concurrency or 0)
     alone = count == 1 and not isolated
     reports = (_in_this_process(job, keep),) if alone else run_in_workers(job, count, keep)
+    _account(job, reports, len(results))
     ordered = sorted(results, key=lambda result: result.index)
     return LoadOutcome(results=tuple(ordered), reports=reports)
+
+
+def _account(job: LoadJob, reports: Sequence[ClientReport], results: int) -> None:
+    """Every request that was sent has a result: figures of those that are left would flatter."""
+    sent = sum(map(len, job.chains)) - sum(report.not_sent for report in reports)
+    if results != sent:
+        raise RunFailed(f"{sent} requests were sent and {results} results came of them")
 
 
 def _in_this_process(job: LoadJob, keep: Callable[[RequestResult], str | None]) -> ClientReport:

@@ -35,10 +35,14 @@ class _Outbox:
         while not over.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), _BATCH_S)
-            # Swapped here and not in the thread, where a result could be added in between.
-            results, self._results = self._results, []
-            if results:
-                await asyncio.to_thread(write_frame, self._stream, results)
+            await self._send()
+        await self._send()  # what came while the last batch was being written
+
+    async def _send(self) -> None:
+        # Swapped here and not in the thread, where a result could be added in between.
+        results, self._results = self._results, []
+        if results:
+            await asyncio.to_thread(write_frame, self._stream, results)
 
 
 async def work(job: LoadJob, source: IO[bytes], sink: IO[bytes]) -> ClientReport:

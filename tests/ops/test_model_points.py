@@ -118,6 +118,11 @@ def test_models_of_one_kind_of_attention_have_one_backend_word(name: str) -> Non
     assert (found - truth).norm() < 1e-4 * truth.norm()
 
 
+def test_only_a_model_with_experts_may_be_off_by_one_of_them() -> None:
+    assert ModelOperator("llama-3.1-70b", "prefill").max_rms_ratio == 0.05
+    assert ModelOperator(KIMI, "prefill").max_rms_ratio == 0.25
+
+
 def test_the_probe_is_short_and_shares_the_weights() -> None:
     params = params_of("prefill", seqlens="4x200", prefix=100, shrink=16, layers=4)
     operator = ModelOperator(KIMI, "prefill")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
+import threading
 import time
 from itertools import pairwise
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchx.core.errors import RunFailed, UsageError
+from benchx.serving import worker
 from benchx.serving.client import Client
 from benchx.serving.load import ClientReport, LoadPlan, LoadRun, chains_of, share_of
 from benchx.serving.load_schedule import OpenLoop, scaled_starts_s, starts_s
@@ -253,6 +256,45 @@ def test_a_load_in_two_processes_gives_every_result(desk: SimpleNamespace) -> No
     assert len(outcome.reports) == 2
     assert sorted(seen) == list(range(20))
     assert most_in_flight(outcome.results) == 4
+
+
+def test_results_that_come_while_others_are_being_written_are_sent_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[object] = []
+    writing = threading.Event()
+
+    def slowly(_: object, results: list[object]) -> None:
+        writing.set()
+        time.sleep(0.2)
+        written.extend(results)
+
+    async def main() -> None:
+        outbox, over = worker._Outbox(io.BytesIO()), asyncio.Event()
+        sender = asyncio.create_task(outbox.send_until(over))
+        outbox.add("first")  # type: ignore[arg-type]
+        await asyncio.to_thread(writing.wait)
+        outbox.add("second")  # type: ignore[arg-type]
+        over.set()
+        await sender
+
+    monkeypatch.setattr(worker, "write_frame", slowly)
+    asyncio.run(main())
+    assert written == ["first", "second"]
+
+
+def test_a_result_that_got_lost_fails_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = ClientReport(cpu_s=0, wall_s=1, loop_lag_ms=(), peak_rss_bytes=0, not_sent=1)
+    monkeypatch.setattr("benchx.serving.load_session.run_in_workers", lambda *_: (report,))
+    endpoint = Endpoint(base_url="http://127.0.0.1:1", api="chat", model="m")
+    job = LoadJob(
+        endpoint=endpoint,
+        limits=TimeLimits(),
+        plan=LoadPlan(concurrency=1),
+        chains=chains_of(requests(3)),
+    )
+    with pytest.raises(RunFailed, match="2 requests were sent and 0 results came of them"):
+        run_load(job, isolated=True)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
