@@ -39,7 +39,7 @@ def test_a_shipped_scenario_expands_with_what_is_registered(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_scenario_begins_with_question_level_and_hardware(name: str) -> None:
     text = shipped()[name].read_text()
-    level = r"(kernel|model|serving|kernel and model)"
+    level = r"(kernel|model|serving|kernel, model and serving)"
     assert re.match(rf"# Question: .+\?\n# Level: {level}\. Hardware: .+\.\n", text)
     assert load(name).title.endswith("?")
 
@@ -86,8 +86,9 @@ def test_the_ancestry_is_compared_at_equal_shape(registered: Vocabulary) -> None
     assert len({frozenset(shape) for shape in shapes.values()}) == 1
 
 
-def test_quickstart_needs_no_package_beyond_torch(registered: Vocabulary) -> None:
-    points = expand(load("quickstart"), registered)
+def test_quickstart_needs_no_package_beyond_torch_but_for_serving(registered: Vocabulary) -> None:
+    everything = expand(load("quickstart"), registered)
+    points = [point for point in everything if point.kind != "serving"]
     words = {word for point in points for word in point.backend.split("+")}
     assert words <= {"recurrent", "chunked", "absorbed", "expanded", "sdpa"}
     assert {p.subject for p in points} == {
@@ -95,11 +96,22 @@ def test_quickstart_needs_no_package_beyond_torch(registered: Vocabulary) -> Non
     }  # fmt: skip
 
 
-def test_quickstart_holds_kv_throughput_as_its_own_scenario_does(registered: Vocabulary) -> None:
-    own = expand(load("kv-throughput-cpu"), registered)
-    held = [point for point in expand(load("quickstart"), registered) if point.kind == "model"]
+@pytest.mark.parametrize(
+    ("kind", "name"), [("model", "kv-throughput-cpu"), ("serving", "serving-quickstart")]
+)
+def test_quickstart_holds_other_levels_as_their_own_scenarios_do(
+    registered: Vocabulary, kind: str, name: str
+) -> None:
+    own = expand(load(name), registered)
+    held = [point for point in expand(load("quickstart"), registered) if point.kind == kind]
     assert [(p.backend, p.params) for p in held] == [(p.backend, p.params) for p in own]
-    assert load("quickstart").parts[-1].measure == load("kv-throughput-cpu").parts[-1].measure
+    parts = [part for part in load("quickstart").parts if part.kind == kind]
+    assert [p.measure.launches for p in parts] == [p.measure.launches for p in load(name).parts]
+
+
+def test_quickstart_measures_a_model_as_its_own_scenario_does() -> None:
+    measures = [part.measure for part in load("quickstart").parts if part.kind == "model"]
+    assert measures == [part.measure for part in load("kv-throughput-cpu").parts]
 
 
 def test_whole_number_axes_of_every_operator_refuse_negative_sizes(registered: Vocabulary) -> None:
