@@ -106,14 +106,14 @@ def _vector_gate(
 
 
 @triton.jit
-def _rows(tile, L2_NORM: tl.constexpr, scale, CHUNK: tl.constexpr):
+def _rows(tile, scale, CHUNK: tl.constexpr, L2_NORM: tl.constexpr, MOVE: tl.constexpr):
     """Rows of q or k in fp32, over sqrt(sum(x^2) + 1e-6) if asked, times a factor.
 
-    Sixteen bits are widened by the matrix unit, as I x, which is exact: so they arrive in the
-    layout of the cumulative decays, which another product leaves there.
+    MOVE widens 16 bits by the matrix unit, as I x, which is exact: so they arrive in the layout of
+    the cumulative decays, where another product leaves those.
     """
-    wide = tile
-    if tile.dtype != tl.float32:
+    wide = tile.to(tl.float32)
+    if MOVE and tile.dtype != tl.float32:
         wide = dot16(identity(CHUNK, tile.dtype), tile)
     if L2_NORM:
         return wide * (tl.rsqrt(tl.sum(wide * wide, axis=1) + 1e-6) * scale)[:, None]
@@ -149,17 +149,15 @@ def _chunk(
     at = (tokens * heads + head)[:, None] * K + channel[None, :]
     k_tile = tl.load(k + at, mask=inside[:, None], other=0.0)
     q_tile = tl.load(q + at, mask=inside[:, None], other=0.0)
+    key = _rows(k_tile, 1.0, CHUNK, L2_NORM, NARROW)
+    query = _rows(q_tile, scale, CHUNK, L2_NORM, NARROW)
     if GATE <= 2:
         log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
-        key = _rows(k_tile, L2_NORM, 1.0, CHUNK)
-        query = _rows(q_tile, L2_NORM, scale, CHUNK)
         if NARROW:
             a, m, kd_tile, qd_tile, kr, total = by_middle(query, key, log2, CHUNK, SCORES)
         else:
             a, m, kd_tile, qd_tile, kr, total = by_tree(query, key, log2, CHUNK, K, L2_NORM)
     else:
-        key = _rows(k_tile, L2_NORM, 1.0, CHUNK)
-        query = _rows(q_tile, L2_NORM, scale, CHUNK)
         line = tl.zeros([CHUNK], tl.float32)
         if GATE == 3:
             line = tl.load(g + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
