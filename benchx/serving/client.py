@@ -55,12 +55,24 @@ class Decoder:
         self._backlog_bytes += exchange.capture.body_bytes
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
+            self._task.add_done_callback(self._fail)
         return future
+
+    def _fail(self, task: asyncio.Task[None]) -> None:
+        """After a fault of ours in one answer all that wait must hear of it, or wait for ever."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(error)
+        self._waiting.clear()
+        self._backlog_bytes = 0
 
     async def _work(self) -> None:
         until_ns = self._slice_end()
         while self._waiting:
-            exchange, future = self._waiting.popleft()
+            exchange, future = self._waiting[0]
             steps = decode_steps(exchange)
             result: RequestResult | None = None
             while result is None:
@@ -71,6 +83,7 @@ class Decoder:
                 if perf_counter_ns() > until_ns:
                     await asyncio.sleep(0)
                     until_ns = self._slice_end()
+            self._waiting.popleft()
             self._backlog_bytes -= exchange.capture.body_bytes
             if not future.done():
                 future.set_result(result)

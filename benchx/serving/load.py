@@ -113,6 +113,7 @@ class LoadRun:
     _sent: int = 0
     _spent_usd: float = 0.0
     _stopped: str | None = None
+    _broken: BaseException | None = None
     _start_ns: int = 0
     _lag_ms: list[float] = field(default_factory=list)
 
@@ -174,13 +175,17 @@ class LoadRun:
         """Wait for the answers that are still taken apart.
 
         Raises:
-            RunFailed: None was for a while: better an error than a load that never ends.
+            RunFailed: None was for a while: better an error than a load that never ends. Or one
+                could not be decoded, which is a fault of benchx and never of the server.
         """
         while left := len(self._pending):
             # For all at once: to be woken for each of n answers would cost n * n callbacks.
             await asyncio.wait(self._pending, timeout=DECODE_LIMIT_S)
             if len(self._pending) == left:
                 raise RunFailed(f"the client stopped decoding; {left} answers are lost")
+        if self._broken is not None:
+            what = f"{type(self._broken).__name__}: {self._broken}"
+            raise RunFailed(f"benchx could not decode an answer: {what}") from self._broken
 
     async def _closed_loop(self) -> None:
         """Lanes that take one chain after the other."""
@@ -239,6 +244,10 @@ class LoadRun:
     def _keep(self, future: asyncio.Future[RequestResult]) -> None:
         self._pending.discard(future)
         if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self._broken = self._broken or error
+            self.stop("an answer could not be decoded")
             return
         result = future.result()
         if result.usage is not None and result.usage.cost is not None:

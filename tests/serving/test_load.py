@@ -151,6 +151,17 @@ def test_a_client_that_stops_decoding_is_an_error_and_no_load_without_end(
         load(desk, LoadPlan(concurrency=1), requests(3))
 
 
+def test_a_fault_of_the_decoder_fails_the_load_and_names_itself(
+    desk: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("benchx.serving.client.decode_steps", broken)
+    with pytest.raises(RunFailed, match="could not decode an answer: KeyError: 'a bug'"):
+        load(desk, LoadPlan(concurrency=2), requests(4))
+
+
 def test_the_client_reports_its_own_cost_and_lag(desk: SimpleNamespace) -> None:
     _, report = load(desk, LoadPlan(concurrency=2), requests(10))
     assert 0 < report.cpu_s <= report.wall_s * 1.5
