@@ -305,7 +305,7 @@ KV_USAGE = _metric(
     "largest share of the server's KV cache in use, read once a second", _SERVING,
 )  # fmt: skip
 PREEMPTIONS = _metric(
-    "server_preemptions", "requests", Direction.LOWER, "preemptions",
+    "server_preemptions", "preemptions", Direction.LOWER, "preemptions",
     "requests thrown out of the server's cache to make room, and computed again", _SERVING,
 )  # fmt: skip
 PREFIX_HITS = _metric(
@@ -318,11 +318,11 @@ EXTERNAL_HITS = _metric(
     _SERVING,
 )  # fmt: skip
 ACCEPTANCE = _metric(
-    "acceptance_length_tok", "tok", Direction.HIGHER, "acceptance length",
+    "acceptance_length_tokens", "tok", Direction.HIGHER, "acceptance length",
     "1 + accepted / drafts of speculative decoding, by the server's metrics", _SERVING,
 )  # fmt: skip
 ENERGY = _metric(
-    "energy_per_output_token_j", "J/tok", Direction.LOWER, "energy per output token",
+    "output_energy_j_tok", "J/tok", Direction.LOWER, "energy per output token",
     "mean power of the GPU x wall time / output tokens of ok requests; one GPU only", _SERVING,
     "gpu",
 )  # fmt: skip

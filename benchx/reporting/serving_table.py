@@ -108,7 +108,9 @@ def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deploymen
     words += _caveats(shown)
     words += [f"{axis} {value_text(value)}" for axis, value in axes.fixed.items()]
     states = list(dict.fromkeys(state for state in frame["cache"] if state is not None))
-    words += [f"server's prefix cache {'/'.join(states)}"] if states != ["unknown"] else []
+    words += (
+        [f"server's prefix cache {'/'.join(states)}"] if states not in ([], ["unknown"]) else []
+    )
     words += _prefill_sources(frame)
     limits = dict.fromkeys(" ".join(pair) for one in shown for pair in one.slo.items())
     words += [f"SLO: {', '.join(limits)}"] if limits else []

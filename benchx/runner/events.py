@@ -73,7 +73,7 @@ Event = Ready | Phase | Recorded | Control | Ceilings | Ended
 def encode(event: Event) -> bytes:
     """One line, newline included."""
     body = event.record.to_json() if isinstance(event, Recorded) else asdict(event)
-    return to_line({"event": type(event).__name__.lower(), "body": body}).encode() + b"\n"
+    return to_line({"event": type(event).__name__.lower(), "body": body}) + b"\n"
 
 
 def decode(line: bytes) -> Event:

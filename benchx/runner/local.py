@@ -60,7 +60,7 @@ class LocalExecutor:
             finally:
                 os.close(write_end)
             worker = LocalWorker(process, read_end, log, log_start=output.tell())
-        worker.tell(to_line(spec.to_json()).encode() + b"\n")
+        worker.tell(to_line(spec.to_json()) + b"\n")
         return worker
 
 

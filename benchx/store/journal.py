@@ -47,7 +47,7 @@ def read_entries(path: Path) -> Entries:
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        item = json.loads(line)
+        item = json.loads(line)  # orjson makes floats of ints beyond 64 bits
     except ValueError as error:
         raise _corrupt(path, number) from error
     if not isinstance(item, dict):
@@ -100,7 +100,7 @@ class Journal:
         Raises:
             StoreError: When it can't be written; the lines before it are untouched.
         """
-        line = to_line(item).encode() + b"\n"
+        line = to_line(item) + b"\n"
         with storing(self.path, "write"):
             start = os.fstat(self._file).st_size
             try:

@@ -91,7 +91,7 @@ class RequestLog:
         while True:
             row = self._next()
             if row:
-                self._file.write(to_line(row).encode() + b"\n")
+                self._file.write(to_line(row) + b"\n")
                 dirty = True
             if dirty and (not row or time.monotonic() - synced_s > SYNC_S):
                 self._file.flush()

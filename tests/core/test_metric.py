@@ -19,6 +19,8 @@ SUFFIXES = {
     "requests": "in_flight",
     "USD": "_usd",
     "B": "_bytes",
+    "preemptions": "_preemptions",
+    "J/tok": "_j_tok",
 }
 each_metric = pytest.mark.parametrize("metric", list(METRICS), ids=METRICS.names())
 

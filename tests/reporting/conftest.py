@@ -86,7 +86,7 @@ def run_folder(tmp_path: Path, prefill_run: Run) -> Path:
     folder.mkdir()
     (folder / "run.json").write_bytes(encode_meta(prefill_run.meta))
     for name, items in (("records", prefill_run.records), ("launches", prefill_run.launches)):
-        lines = [to_line(item.to_json()) + "\n" for item in items]
+        lines = [to_line(item.to_json()).decode() + "\n" for item in items]
         (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     table = PointTable(prefill_run.rows, len(prefill_run.records))
     write_points(folder / "points.parquet", table)

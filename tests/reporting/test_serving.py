@@ -96,8 +96,8 @@ def test_what_the_server_told_has_columns_where_there_is_something_to_tell(
         "server_queue_ms_mean": 12.0,
         "server_preemptions": 0.0,
         "server_prefix_hit_share": 0.25,
-        "acceptance_length_tok": 2.5,
-        "energy_per_output_token_j": 0.7,
+        "acceptance_length_tokens": 2.5,
+        "output_energy_j_tok": 0.7,
         "steady_output_throughput_tok_s": 99.0,
     }
     section = section_of(make_serving_run(LOADS, changes=told))

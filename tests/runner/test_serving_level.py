@@ -312,7 +312,7 @@ def test_energy_is_that_of_the_only_gpu_or_unknown(
 ) -> None:
     values = {"output_throughput_tok_s": 1000.0}
     found = energy_figures(values, power_w, is_only_gpu=is_only_gpu)
-    assert found.get("energy_per_output_token_j") == expected
+    assert found.get("output_energy_j_tok") == expected
 
 
 def test_one_point_that_cannot_be_made_does_not_stop_the_next(measure: Measure) -> None:

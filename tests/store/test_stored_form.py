@@ -100,7 +100,7 @@ def test_plain_data_is_left_as_it_is(value: object) -> None:
 def test_what_json_cannot_say_becomes_null_or_text() -> None:
     odd = {"nan": math.nan, "inf": [math.inf], "path": Path("a"), 3: (1,)}
     assert plain(odd) == {"nan": None, "inf": [None], "path": "a", "3": [1]}
-    assert "NaN" not in to_line(odd)
+    assert b"NaN" not in to_line(odd)
 
 
 def test_the_same_value_gives_the_same_line_whatever_the_order_of_its_keys() -> None:
