@@ -23,7 +23,7 @@ def report(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the tables of finished runs, and write them with their figures.
+    """Show and write the tables and figures of finished runs.
 
     CSV, Markdown, PNG and SVG go to --out, or else into the folder `report` of the run.
     """

@@ -27,7 +27,7 @@ VERBS = (
     Verb("plan", "Print what a run would do."),
     Verb("list", "List the words that a scenario may use."),
     Verb("doctor", "Show the machine and its backends."),
-    Verb("report", "Write tables and figures of finished runs."),
+    Verb("report", "Show and write the tables and figures of finished runs."),
     Verb("calibrate", "Compare what benchx measures with the truth."),
     Verb("probe", "Find out how a server behaves."),
     Verb("kv", "Size caches, and price loading them."),
