@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchx.core import metric
 from benchx.reporting.chart_canvas import Frame, legend_height_in, new_figure, shared_legend
+from benchx.reporting.chart_labels import SIZE_PT, place_labels
 from benchx.reporting.chart_scales import label_log_axis
 from benchx.reporting.serving_layout import (
     SERIES,
@@ -81,16 +82,28 @@ def _draw(axes: Axes, panel: ServingPanel, y: str, styles: Mapping[str, Style]) 
             own[X], own[y], linestyle="none", marker=style.marker, color=style.colour,
             markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH, zorder=3, label=name,
         )  # fmt: skip
-    axis = load_axis(panel.rows)
-    for (x, height), (_, row) in zip(points, rows.iterrows(), strict=True):
-        if axis is not None:
-            axes.annotate(
-                load_text(axis, float(row[axis])), (x, height), xytext=(4, 3),
-                textcoords="offset points", fontsize=7, color=INK, zorder=4,
-            )  # fmt: skip
     _scale(axes, [x for x, _ in points], [height for _, height in points])
+    axis = load_axis(panel.rows)
+    if axis is not None:
+        _label(axes, points, [load_text(axis, float(load)) for load in rows[axis]])
     if panel.title:
         axes.set_title(panel.title)
+
+
+def _label(axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str]) -> None:
+    """Write the load beside each point; after the scales are set, which say where that is."""
+    places = place_labels(_on_page_pt(axes, points), texts)
+    for point, text, place in zip(points, texts, places, strict=True):
+        axes.annotate(
+            text, point, xytext=(place.dx_pt, place.dy_pt), textcoords="offset points",
+            ha=place.ha, va=place.va, fontsize=SIZE_PT, color=INK, zorder=4,
+        )  # fmt: skip
+
+
+def _on_page_pt(axes: Axes, points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    figure = axes.get_figure()
+    assert figure is not None
+    return [(72 / figure.dpi * x, 72 / figure.dpi * y) for x, y in axes.transData.transform(points)]
 
 
 def _limits(values: Sequence[float]) -> tuple[bool, float, float]:
