@@ -13,7 +13,7 @@ from benchx.reporting import console as _console
 from benchx.reporting import csv_file as _csv
 from benchx.reporting import markdown as _markdown
 from benchx.reporting import png as _png
-from benchx.reporting.document import build_document
+from benchx.reporting.document import Document, build_document
 from benchx.reporting.figures import plan_figures
 from benchx.reporting.sink import SINKS, Destination
 from benchx.runner.aggregate import load_run
@@ -65,7 +65,7 @@ def report(
     chosen = [SINKS.get(name) for name in sinks]
     document = build_document([load_run(path) for path in run_paths], baseline=baseline)
     if console is not None:
-        SINKS.get(_console.ConsoleSink.name).write(document, Destination(console=console))
+        _print(document, console)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         destination = Destination(folder=out_dir)
@@ -89,5 +89,8 @@ def print_run(run: Run, console: Console, *, baseline: str | None = None) -> Non
     Raises:
         UsageError: When the baseline is unknown.
     """
-    document = build_document([run], baseline=baseline)
+    _print(build_document([run], baseline=baseline), console)
+
+
+def _print(document: Document, console: Console) -> None:
     SINKS.get(_console.ConsoleSink.name).write(document, Destination(console=console))

@@ -36,14 +36,11 @@ _OPTIONS = (
 def to_line(value: object) -> bytes:
     """One line of JSON without its newline, of what `plain` makes of a value; keys sorted.
 
-    A request holds the arrival of every token, so this is not done value by value in Python.
+    A request holds the arrival of every token, so this is not done value by value in Python:
+    `plain` is asked only for what orjson does not know (mappings that are no dict, kinds of float,
+    objects).
     """
     try:
-        return orjson.dumps(value, default=_unknown, option=_OPTIONS)
+        return orjson.dumps(value, default=plain, option=_OPTIONS)
     except orjson.JSONEncodeError:  # an int beyond 64 bits
         return json.dumps(plain(value), sort_keys=True, separators=(",", ":")).encode()
-
-
-def _unknown(value: object) -> Plain:
-    """What orjson does not know: mappings that are no dict, kinds of float, objects."""
-    return plain(value)
