@@ -11,7 +11,7 @@ import triton
 
 from benchx_kernels._configs import processors
 
-DecodeKernel = Literal["portable", "hopper", "ahead"]
+DecodeKernel = Literal["portable", "hopper"]
 PrefillKernel = Literal["portable", "hopper"]
 MOST_SPLITS = 128
 HEADS_TOGETHER = 16
@@ -30,16 +30,13 @@ class MlaDecodeConfig:
     """How a decode step is cut.
 
     Attributes:
-        kernel: `portable` is plain Triton; `hopper` and `ahead` need sm_90, and `ahead` starts
-            the scores of the next tiles earlier.
+        kernel: `portable` is plain Triton, `hopper` needs sm_90.
         block_m: Rows (query tokens x heads) of a program; 64 but in `portable`.
         block_n: Keys of a tile; 64 but in `portable`.
         warps: Warps of a program of `portable`.
         stages: Depth of the software pipeline of `portable`.
         resident: Programs that one processor holds at a time.
         splits: Pieces that each sequence is cut into; 0 picks what fills the device.
-        piece: Columns of the cache that `ahead` copies at a time: 64, 128 or 256.
-        distance: How many tiles on `ahead` brings one into L2; 0 leaves it to the copies.
     """
 
     kernel: DecodeKernel = "portable"
@@ -49,8 +46,6 @@ class MlaDecodeConfig:
     stages: int = 2
     resident: int = 1
     splits: int = 0
-    piece: int = 128
-    distance: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from benchx_kernels._forms import PLANS
 from benchx_kernels._launch import Launcher
-from benchx_kernels._mla_configs import MlaDecodeConfig
-from benchx_kernels.device import mla_decode_ahead, mla_decode_hopper, mla_prefill_hopper
+from benchx_kernels.device import mla_decode_hopper, mla_prefill_hopper
 
 TILE = 64
 QUERIES = 128
@@ -27,18 +26,10 @@ Without a rope part the second is never read.
 """
 
 
-def decode_views(
-    config: MlaDecodeConfig, latent: int, kv_cache: torch.Tensor
-) -> tuple[torch.Tensor | TensorDescriptor, ...]:
-    """The cache as the kernel that `config` names takes it."""
-    maps = cache_maps(kv_cache, latent, piece_of(config, latent))
-    return maps if config.kernel == "hopper" else (kv_cache, *maps)
-
-
-def cache_maps(kv_cache: torch.Tensor, latent: int, piece: int) -> Maps:
-    """The maps of kv_cache [pages, page_size, C + R] as [slots, C + R]: pieces of C, and R."""
+def decode_views(latent: int, kv_cache: torch.Tensor) -> Maps:
+    """The maps of kv_cache [pages, page_size, C + R] as [slots, C + R]: halves of C, and R."""
     pages, page_size, width = kv_cache.shape
-    return _maps(kv_cache, pages * page_size, width, TILE, (piece, width - latent))
+    return _maps(kv_cache, pages * page_size, width, TILE, (latent // 2, width - latent))
 
 
 def prefill_views(
@@ -85,18 +76,9 @@ def _template(
     return TensorDescriptor(nothing, [rows, columns], [columns, 1], block, layout)
 
 
-def piece_of(config: MlaDecodeConfig, latent: int) -> int:
-    """Columns of a tile that are copied at a time: all of a half, or what `ahead` is told."""
-    half = latent // 2
-    return half if config.kernel == "hopper" else min(config.piece, half)
-
-
-def decode_launcher(config: MlaDecodeConfig, constants: dict[str, int]) -> Launcher:
-    """The Hopper kernel that `config` names, with its constants."""
-    if config.kernel == "hopper":
-        return Launcher(mla_decode_hopper.attend, constants, _LAUNCH)
-    copies = {"WIDTH": piece_of(config, constants["LATENT"]), "DISTANCE": config.distance}
-    return Launcher(mla_decode_ahead.attend, constants | copies, _LAUNCH)
+def decode_launcher(constants: dict[str, int]) -> Launcher:
+    """`mla_decode_hopper.attend` with its constants."""
+    return Launcher(mla_decode_hopper.attend, constants, _LAUNCH)
 
 
 def prefill_launcher(constants: dict[str, int]) -> Launcher:

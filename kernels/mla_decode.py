@@ -142,7 +142,7 @@ def _launcher(config: MlaDecodeConfig, constants: dict[str, int]) -> Launcher:
     if config.kernel != "portable":
         from benchx_kernels import _mla_hopper
 
-        return _mla_hopper.decode_launcher(config, constants)
+        return _mla_hopper.decode_launcher(constants)
     cut = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "STAGES": config.stages}
     return Launcher(portable.attend, constants | cut, {"num_warps": config.warps})
 
@@ -152,7 +152,7 @@ def _views(config: MlaDecodeConfig, kv_lora: int) -> Callable[[torch.Tensor], tu
         return lambda kv_cache: (kv_cache,)
     from benchx_kernels import _mla_hopper
 
-    return partial(_mla_hopper.decode_views, config, kv_lora)
+    return partial(_mla_hopper.decode_views, kv_lora)
 
 
 def _no_hopper(q: Form, kv_cache: Form, kv_lora: int) -> str | None:

@@ -30,7 +30,6 @@ SWIZZLED = (
 TILES = {  # descriptors of the Hopper kernels
     "half_map": (64, 256), "rope_map": (64, 64), "nope_map": (128, 128), "value_map": (128, 128),
 }  # fmt: skip
-PIECES = (64, 128, 256)  # columns that a variant of the decode kernel loads at a time
 LATENT = {"LATENT": 512, "ROPE": 64}
 STEP = {"TOKENS": 1, **LATENT, "PAGE": 64, "SPLIT": True}
 HEAD = {"NOPE": 128, "ROPE": 64, "VALUE": 128}
@@ -52,12 +51,10 @@ def compiled(
 ) -> CompiledKernel:
     """The kernel with bf16 tensors aligned as torch aligns them."""
     tiles, source = TILES, ASTSource
-    if "hopper" in kernel.fn.__module__ or "ahead" in kernel.fn.__module__:
+    if "hopper" in kernel.fn.__module__:
         from triton.experimental.gluon._runtime import GluonASTSource
 
         source = GluonASTSource
-        if "WIDTH" in constants:
-            tiles = {**TILES, "piece_map": (64, constants["WIDTH"])}
         if "prefill" in kernel.fn.__module__:
             tiles = {**TILES, "rope_map": (128, 64)}
     return compile_for(kernel, partial(type_of, tiles), constants, target, source, **options)
@@ -73,18 +70,11 @@ def build(name: str, target: str) -> CompiledKernel:
         blocks = {"BLOCK_M": cut.block_m, "BLOCK_N": cut.block_n, "STAGES": cut.stages}
         return compiled(mla_prefill.attend, HEAD | blocks, target, num_warps=cut.warps)
     if name.startswith("hopper"):
-        from benchx_kernels.device import mla_decode_ahead, mla_decode_hopper, mla_prefill_hopper
+        from benchx_kernels.device import mla_decode_hopper, mla_prefill_hopper
 
         kernel, constants = {
             "hopper_decode": (mla_decode_hopper.attend, STEP),
             "hopper_prefill": (mla_prefill_hopper.attend, HEAD),
-            **{
-                f"hopper_ahead_{width}": (
-                    mla_decode_ahead.attend,
-                    STEP | {"WIDTH": width, "DISTANCE": 2},
-                )
-                for width in PIECES
-            },
         }[name]
         return compiled(kernel, constants, target, num_warps=4, maxnreg=168)
     cut = portable_decode(int(name.removeprefix("decode_")), amd=target.startswith("gfx"))

@@ -21,7 +21,7 @@ SPILLED_BYTES = 512
 # Of 240 registers, 128 hold an accumulator; operand descriptors, most of them used once a pair.
 HOPPER_SPILLED_BYTES = 768
 HOPPER = (
-    "hopper_decode", "hopper_prefill", "hopper_ahead_64", "hopper_ahead_128", "hopper_ahead_256",
+    "hopper_decode", "hopper_prefill",
 )  # fmt: skip
 PORTABLE = ("prefill", "decode_12", "decode_128")
 LINEAR = (

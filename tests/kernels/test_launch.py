@@ -97,12 +97,12 @@ def test_a_descriptor_describes_its_tensor_and_keeps_no_other_alive() -> None:
     hopper = pytest.importorskip("benchx_kernels._mla_hopper")
     first = torch.zeros(3, 64, 576, dtype=torch.bfloat16)
     gone = weakref.ref(first)
-    main, rope = hopper.cache_maps(first, 512, 256)
+    main, rope = hopper.decode_views(512, first)
     assert main.base is first
     assert (main.shape, main.strides, main.block_shape) == ([192, 576], [576, 1], [64, 256])
     assert rope.block_shape == [64, 64]
     second = first.clone()
-    assert hopper.cache_maps(second, 512, 256)[0].base is second
+    assert hopper.decode_views(512, second)[0].base is second
     assert main.base is first
     del first, main, rope
     gc.collect()

@@ -31,8 +31,6 @@ DECODE = {
     "portable, 16 rows": MlaDecodeConfig(block_m=16, block_n=32, warps=4, stages=3, resident=2),
     "portable, 64 rows": MlaDecodeConfig(block_m=64, block_n=32, warps=8),
     "hopper": MlaDecodeConfig(kernel="hopper"),
-    "ahead, pieces of 64": MlaDecodeConfig(kernel="ahead", piece=64),
-    "ahead, tiles brought into L2": MlaDecodeConfig(kernel="ahead", distance=2),
 }
 PREFILL = {
     "portable": MlaPrefillConfig(stages=3),

@@ -23,7 +23,6 @@ from benchx_kernels._mla_configs import MlaDecodeConfig, MlaPrefillConfig
 from benchx_kernels.batch import Batch
 from benchx_kernels.device import (
     hopper_softmax,
-    mla_decode_ahead,
     mla_decode_hopper,
     mla_prefill_hopper,
 )
@@ -42,8 +41,6 @@ def _neighbour(name: str) -> ModuleType:
 cpu = _neighbour("gluon_on_cpu")
 VARIANTS = {
     "hopper": MlaDecodeConfig(kernel="hopper"),
-    "ahead, whole halves": MlaDecodeConfig(kernel="ahead", piece=128),
-    "ahead, pieces, through L2": MlaDecodeConfig(kernel="ahead", piece=64, distance=2),
 }
 CASES: dict[str, dict[str, Any]] = {
     "edges of tiles": {"lengths": (1, 64, 65, 0, 129)},
@@ -59,7 +56,7 @@ CASES: dict[str, dict[str, Any]] = {
 def on_threads(interpreter: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Launches of Hopper kernels run here; all others as ever."""
     ordinary = Launcher.__call__
-    modules = (hopper_softmax, mla_decode_hopper, mla_decode_ahead, mla_prefill_hopper)
+    modules = (hopper_softmax, mla_decode_hopper, mla_prefill_hopper)
     plans = (decoding._plan, prefilling._plan)
     with cpu.on_cpu(*modules) as chip:
 
