@@ -10,12 +10,16 @@ from typing import Literal
 import torch
 
 _CHUNK = 32
-# K2's shared memory: two programs a processor with steps of 32 tokens, one with 64.
-_SHARED_STEP_TOKENS = 64
 _FEWEST_STEPS = 8
 _MOST_SEGMENTS = 32
-# In steps of K2 (1.7 us on an H200): a step without outputs, two more launches, a prefix's step.
-_TRANSITION_STEP, _SEGMENT_LAUNCHES, _PREFIX_STEP = 0.6, 8.0, 1.5
+# K2 on an H200, K = V = 128, steps of 32 tokens, in microseconds: a step of a program alone on
+# its processor and of each of two that share it, with outputs and without; a pass besides its
+# steps; a segment's turn in the prefix.
+_RESIDENT = 2
+_STEP_US = {1: 0.9, _RESIDENT: 1.5}
+_LOCAL_STEP_US = {1: 0.6, _RESIDENT: 0.86}
+_PASS_US, _PREFIX_US = 5.0, 4.0
+PREFIX_BLOCK_V = 16
 
 Scores = Literal["bf16", "tf32"]
 
@@ -43,7 +47,7 @@ class PrefillConfig:
 
     chunk: int
     join: int = 1
-    scores: Scores = "tf32"
+    scores: Scores = "bf16"
     half: bool = True
     intra_warps: int
     intra_registers: int | None = None
@@ -86,36 +90,47 @@ def prefill_config(
     if steps < 2 * _FEWEST_STEPS:
         return cut
     # Short sequences among long ones fill less than a column of programs each.
-    columns = heads * (value_dim // cut.block_v) * tokens / longest
-    places = processors(device) * max(1, _SHARED_STEP_TOKENS // cut.step)
-    segments = best_segments(steps, columns, places)
+    columns = heads * value_dim * tokens / longest
+    segments = best_segments(steps, columns, processors(device), cut.block_v)
     return replace(cut, segment_chunks=-(-steps // segments) if segments > 1 else 0)
 
 
-def best_segments(steps: int, columns: float, places: int) -> int:
+def best_segments(steps: int, columns: float, processors: int, block_v: int) -> int:
     """Segments that the longest sequence is cut into for the shortest predicted time.
 
     Args:
         steps: Steps of K2 of the longest sequence.
-        columns: Programs of K2 without segments, counted in longest sequences.
-        places: Programs that run at the same time.
+        columns: Columns of all states, counted in longest sequences.
+        processors: Multiprocessors or compute units.
+        block_v: Columns of a program of K2.
     """
     most = max(1, min(_MOST_SEGMENTS, steps // _FEWEST_STEPS))
-    return min(range(1, most + 1), key=lambda n: predicted_steps(n, steps, columns, places))
+    return min(
+        range(1, most + 1), key=lambda n: predicted_us(n, steps, columns, processors, block_v)
+    )
 
 
-def predicted_steps(segments: int, steps: int, columns: float, places: int) -> float:
-    """Time of K2 with so many segments, in the time of one of its steps.
+def predicted_us(segments: int, steps: int, columns: float, processors: int, block_v: int) -> float:
+    """Time of K2 with so many segments, in microseconds of an H200.
 
     Segments add a pass that finds each one's transition and own state, with as many columns again
     for the transition (of K = V), all but the last segment's, and a prefix over them.
     """
     length = math.ceil(steps / segments)
-    passes = float(math.ceil(columns * segments / places))
+    programs = columns / block_v
+    final = _PASS_US + length * _step_us(programs * segments, processors, _STEP_US)
     if segments == 1:
-        return length * passes
-    passes += _TRANSITION_STEP * math.ceil(2 * columns * (segments - 1) / places)
-    return length * passes + _SEGMENT_LAUNCHES + _PREFIX_STEP * segments
+        return final
+    local = _PASS_US + length * _step_us(2 * programs * (segments - 1), processors, _LOCAL_STEP_US)
+    waves = math.ceil(columns / PREFIX_BLOCK_V / processors)
+    return local + _PASS_US + _PREFIX_US * (segments - 1) * waves + final
+
+
+def _step_us(programs: float, processors: int, one: dict[int, float]) -> float:
+    """Time of one step of all programs, which run in waves of as many as are resident."""
+    waves, rest = divmod(programs, _RESIDENT * processors)
+    last = 0.0 if rest == 0 else one[1 if rest <= processors else _RESIDENT]
+    return waves * one[_RESIDENT] + last
 
 
 def scan_cut(key_dim: int, value_dim: int, *, amd: bool) -> PrefillConfig:

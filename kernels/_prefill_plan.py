@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from benchx_kernels._checks import GateForm, check_prefill, check_states, require
-from benchx_kernels._configs import PrefillConfig, prefill_config, score_bits
+from benchx_kernels._configs import PREFIX_BLOCK_V, PrefillConfig, prefill_config, score_bits
 from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
 from benchx_kernels.batch import Batch
@@ -16,7 +16,6 @@ from benchx_kernels.device import chunk_intra, chunk_scan, gates
 
 # Half of a chunk's decay, in nats, that a normal fp32 or bf16 number can hold: 115 of 126 bits.
 _HALF_RANGE_NATS = 80.0
-_PREFIX_BLOCK_V = 16
 _MOST_Z = 65535  # a grid's third dimension
 
 Grid = tuple[int, int, int]
@@ -154,7 +153,7 @@ def _segments(
     _, heads, segments, _ = cut
     key_dim, value_dim = walk["K"], walk["V"]
     count, columns = sequences * heads * segments, value_dim + key_dim
-    prefix = {"CHUNK": config.step, "K": key_dim, "V": value_dim, "BLOCK_V": _PREFIX_BLOCK_V}
+    prefix = {"CHUNK": config.step, "K": key_dim, "V": value_dim, "BLOCK_V": PREFIX_BLOCK_V}
     return Segments(
         local=(count, columns, key_dim),
         starts=(count, value_dim, key_dim),
@@ -163,5 +162,5 @@ def _segments(
         prefix=Launcher(
             chunk_scan.segment_prefix, prefix | state, {"num_warps": config.prefix_warps}
         ),
-        prefix_grid=(value_dim // _PREFIX_BLOCK_V, heads, sequences),
+        prefix_grid=(value_dim // PREFIX_BLOCK_V, heads, sequences),
     )

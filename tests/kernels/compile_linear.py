@@ -36,7 +36,7 @@ def build(name: str, target: str) -> CompiledKernel:
     name, _, form = name.partition("-")
     cut = scan_cut(WIDTH, WIDTH, amd=amd)
     if form == "joined":
-        cut = replace(cut, join=2, scores="bf16", stages=1 if amd else 2)
+        cut = replace(cut, join=2, stages=1 if amd else 2)
     limit = {} if amd or name != "kda" else {"maxnreg": cut.intra_registers}
     shape: dict[str, Any] = {"CHUNK": cut.step, "K": WIDTH, "V": WIDTH}
     state = {"HAS_INITIAL": True, "V_FIRST": True}

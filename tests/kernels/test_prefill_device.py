@@ -29,10 +29,10 @@ SINGLE = scan_cut(128, 128, amd=AMD)
 JOINED = replace(SINGLE, join=2, stages=1 if AMD else 2)
 CUTS = {
     "single": SINGLE,
-    "single, bf16 scores": replace(SINGLE, scores="bf16"),
+    "single, tf32 scores": replace(SINGLE, scores="tf32"),
     "single, segments": replace(SINGLE, segment_chunks=3),
     "joined": JOINED,
-    "joined, bf16 scores": replace(JOINED, scores="bf16"),
+    "joined, tf32 scores": replace(JOINED, scores="tf32"),
     "joined, 128 registers": replace(JOINED, intra_registers=128),
     "joined, segments": replace(JOINED, segment_chunks=2),
     "joined, three stages": replace(JOINED, stages=3),

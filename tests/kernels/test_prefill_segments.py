@@ -1,0 +1,51 @@
+"""Into how many segments K2 cuts sequences, against what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchx.core.axes import parse_lengths
+from benchx_kernels._configs import best_segments, predicted_us
+
+SWEEPS = [
+    Path(__file__).parents[2] / "results/h200-kernel-sweeps" / f"kda-prefill-{n}.json"
+    for n in (2, 3)
+]
+
+
+@pytest.mark.parametrize("heads", [1, 12, 32, 96])
+@pytest.mark.parametrize("steps", [1, 16, 128, 4096])
+def test_segments_are_predicted_to_be_no_slower_than_none(steps: int, heads: int) -> None:
+    cut = (steps, 128.0 * heads, 132, 64)
+    best = best_segments(*cut)
+    assert predicted_us(best, *cut) <= predicted_us(1, *cut)
+    assert best == 1 or steps // best >= 8
+
+
+def test_the_last_wave_costs_less_where_no_two_programs_share_a_processor() -> None:
+    alone, shared, none = (predicted_us(1, 100, 64.0 * n, 10, 64) for n in (10, 11, 20))
+    assert alone < shared == none
+
+
+def measured() -> dict[str, dict[int, float]]:
+    """Measured milliseconds of K2 of the default cut, by sequences and heads, then segments."""
+    found: dict[str, dict[int, float]] = {}
+    for file in SWEEPS:
+        for row, variants in json.loads(file.read_text()).items():
+            times = {int(n): parts[-1] for n, parts in variants["K2 1v64s3"].items()}
+            found.setdefault(row, {}).update(times)
+    return found
+
+
+@pytest.mark.parametrize(("row", "times"), measured().items(), ids=measured())
+def test_the_chosen_segments_are_within_5_percent_of_the_best_measured(
+    row: str, times: dict[int, float]
+) -> None:
+    seqlens, heads = row.split(" H")
+    lengths = parse_lengths(seqlens)
+    columns = int(heads) * 128 * sum(lengths) / max(lengths)
+    chosen = best_segments(-(-max(lengths) // 32), columns, 132, 64)
+    assert times[chosen] <= 1.05 * min(times.values())
