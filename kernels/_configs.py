@@ -20,6 +20,7 @@ _STEP_US = {1: 0.9, _RESIDENT: 1.5}
 _LOCAL_STEP_US = {1: 0.6, _RESIDENT: 0.86}
 _PASS_US, _PREFIX_US = 5.0, 4.0
 PREFIX_BLOCK_V = 16
+WIDEST_SEGMENTED = 128  # K; the prefix holds two bf16 [K, K] in shared memory
 
 Scores = Literal["bf16", "tf32"]
 
@@ -41,6 +42,8 @@ class PrefillConfig:
         warps: Warps of a program of K2.
         stages: Loads in flight: the depth of the software pipeline over chunks.
         prefix_warps: Warps of a program of the prefix over segments.
+        prefix_stages: Loads in flight there.
+        prefix_block_v: Columns of the state that one program of it holds.
         segment_chunks: Steps of K2 per segment of the parallel scan; 0 walks each sequence in one
             go.
     """
@@ -55,6 +58,8 @@ class PrefillConfig:
     warps: int
     stages: int
     prefix_warps: int = 8
+    prefix_stages: int = 3
+    prefix_block_v: int = PREFIX_BLOCK_V
     segment_chunks: int = 0
 
     @property
@@ -87,7 +92,7 @@ def prefill_config(
     """
     cut = scan_cut(key_dim, value_dim, amd=torch.version.hip is not None)
     steps = -(-longest // cut.step)
-    if steps < 2 * _FEWEST_STEPS:
+    if steps < 2 * _FEWEST_STEPS or key_dim > WIDEST_SEGMENTED:
         return cut
     # Short sequences among long ones fill less than a column of programs each.
     columns = heads * value_dim * tokens / longest
@@ -143,6 +148,7 @@ def scan_cut(key_dim: int, value_dim: int, *, amd: bool) -> PrefillConfig:
         warps=4,
         stages=2 if amd else 3,
         prefix_warps=4 if amd else 8,
+        prefix_stages=1 if amd else 3,
     )
 
 

@@ -8,7 +8,12 @@ from typing import NamedTuple
 import torch
 
 from benchx_kernels._checks import GateForm, check_prefill, check_states, require
-from benchx_kernels._configs import PREFIX_BLOCK_V, PrefillConfig, prefill_config, score_bits
+from benchx_kernels._configs import (
+    WIDEST_SEGMENTED,
+    PrefillConfig,
+    prefill_config,
+    score_bits,
+)
 from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
 from benchx_kernels.batch import Batch
@@ -39,13 +44,15 @@ class Segments(NamedTuple):
     """The two passes that find the state before each segment.
 
     Attributes:
-        local: Shape of the segments' own states and transitions.
+        own: Shape of the segments' own states, fp32.
+        transition: Shape of their transitions, two bf16 each.
         starts: Shape of the states before them.
         scan: Finds the former.
         prefix: Turns them into the latter.
     """
 
-    local: tuple[int, ...]
+    own: tuple[int, ...]
+    transition: tuple[int, ...]
     starts: tuple[int, ...]
     scan: Launcher
     scan_grid: Grid
@@ -104,6 +111,10 @@ def plan(
     length = config.segment_chunks or steps
     cut = (slots, heads, -(-steps // length), length)
     programs = batch.sequences * cut[2]
+    require(
+        cut[2] == 1 or key_dim <= WIDEST_SEGMENTED,
+        f"segments with K of {key_dim}: a transition does not fit shared memory",
+    )
     require(programs <= _MOST_Z, f"{batch.sequences} sequences in {cut[2]} segments: too many")
     walk = {
         "CHUNK": config.step, "HALVES": config.join, "K": key_dim, "V": value_dim,
@@ -153,14 +164,16 @@ def _segments(
     _, heads, segments, _ = cut
     key_dim, value_dim = walk["K"], walk["V"]
     count, columns = sequences * heads * segments, value_dim + key_dim
-    prefix = {"CHUNK": config.step, "K": key_dim, "V": value_dim, "BLOCK_V": PREFIX_BLOCK_V}
+    prefix = {"CHUNK": config.step, "K": key_dim, "V": value_dim, "BLOCK_V": config.prefix_block_v}
+    prefix |= {"STAGES": config.prefix_stages}
     return Segments(
-        local=(count, columns, key_dim),
+        own=(count, value_dim, key_dim),
+        transition=(count, 2, key_dim, key_dim),
         starts=(count, value_dim, key_dim),
         scan=Launcher(chunk_scan.segment_scan, walk, {"num_warps": config.warps}),
         scan_grid=(columns // config.block_v, heads, sequences * (segments - 1)),
         prefix=Launcher(
             chunk_scan.segment_prefix, prefix | state, {"num_warps": config.prefix_warps}
         ),
-        prefix_grid=(value_dim // PREFIX_BLOCK_V, heads, sequences),
+        prefix_grid=(value_dim // config.prefix_block_v, heads, sequences),
     )

@@ -99,10 +99,12 @@ def _segment_starts(
     passes = found.segments
     if passes is None:
         return None
-    local = torch.empty(passes.local, dtype=torch.float32, device=v.device)
+    own = torch.empty(passes.own, dtype=torch.float32, device=v.device)
+    transition = torch.empty(passes.transition, dtype=torch.bfloat16, device=v.device)
     starts = torch.empty(passes.starts, dtype=torch.float32, device=v.device)
-    passes.scan(passes.scan_grid, work, decay, v, batch.cu_seqlens, local, *found.cut)
+    passes.scan(passes.scan_grid, work, decay, v, batch.cu_seqlens, own, transition, *found.cut)
     passes.prefix(
-        passes.prefix_grid, local, states.initial, starts, batch.cu_seqlens, *found.cut[1:]
-    )
+        passes.prefix_grid, own, transition, states.initial, starts, batch.cu_seqlens,
+        *found.cut[1:],
+    )  # fmt: skip
     return starts

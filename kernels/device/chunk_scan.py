@@ -26,7 +26,15 @@ import triton
 import triton.language as tl
 
 from benchx_kernels.device.chunk_intra import tiles
-from benchx_kernels.device.dot import dot16, dot16_add, dot_split, identity, to_bf16, to_dtype
+from benchx_kernels.device.dot import (
+    dot16,
+    dot16_add,
+    dot_split,
+    identity,
+    split_bf16,
+    to_bf16,
+    to_dtype,
+)
 
 _HEADROOM = tl.constexpr(32.0)  # scaled values are below 2^-4: products of 16 bits reach 2^16
 _SMALLEST = tl.constexpr(2.0**-100)
@@ -181,14 +189,15 @@ def state_scan(
 
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def segment_scan(
-    work, decay, v, cu_seqlens, local,
+    work, decay, v, cu_seqlens, own, transition,
     n_slots, heads, n_segments, segment_chunks,
     CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BLOCK_V: tl.constexpr, DELTA: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """L and P of one segment: `local` [N*H*segments, V + K, K] fp32: L^T, then P^T.
+    """L^T and P^T of one segment: `own` [N*H*segments, V, K] fp32, `transition` two bf16 [K, K].
 
-    The last segment's are not needed: the grid leaves it out.
+    The last segment's are not needed: the grid leaves it out. P as a sum of two is what
+    `segment_prefix` multiplies: there, every program would convert all of it at every step.
     """
     first = tl.program_id(0) * BLOCK_V
     head = tl.program_id(1).to(tl.int64)
@@ -220,32 +229,41 @@ def segment_scan(
         state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
     if half:
         state = state * unit[:, None]
-    own = ((seq * heads + head) * n_segments + segment).to(tl.int64)
-    target = local + own * (V + K) * K + column[:, None] * K + channel[None, :]
-    tl.store(target, state)
+    index = ((seq * heads + head) * n_segments + segment).to(tl.int64)
+    if first < V:
+        tl.store(own + index * V * K + column[:, None] * K + channel[None, :], state)
+    else:
+        high, low = split_bf16(state)
+        target = transition + index * 2 * K * K + (column - V)[:, None] * K + channel[None, :]
+        tl.store(target, high)
+        tl.store(target + K * K, low)
 
 
 @triton.jit(do_not_specialize=["heads", "n_segments", "segment_chunks"])
 def segment_prefix(
-    local, initial, starts, cu_seqlens,
+    own, transition, initial, starts, cu_seqlens,
     heads, n_segments, segment_chunks,
     CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
-    HAS_INITIAL: tl.constexpr, V_FIRST: tl.constexpr,
+    HAS_INITIAL: tl.constexpr, V_FIRST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """The state before each segment, `starts` [N*H*segments, V, K] fp32: S <- P S + L."""
     first = tl.program_id(0) * BLOCK_V
     head = tl.program_id(1).to(tl.int64)
     seq = tl.program_id(2)
     _, _, _, chunks = _sequence(cu_seqlens, seq, CHUNK)
-    own = (seq * heads + head).to(tl.int64)
-    state = _begin(initial, own, K, V, first, BLOCK_V, V_FIRST, HAS_INITIAL)
-    channel = tl.arange(0, K)
-    column = first + tl.arange(0, BLOCK_V)
-    used = tl.maximum((chunks + segment_chunks - 1) // segment_chunks, 1)
-    for segment in range(0, used):
-        tl.store(starts + _state_at(own * n_segments + segment, K, V, first, BLOCK_V, True), state)
-        if segment + 1 < used:
-            base = local + (own * n_segments + segment) * (V + K) * K
-            step = tl.load(base + (V + channel)[:, None] * K + channel[None, :])
-            start_at = tl.load(base + column[:, None] * K + channel[None, :])
-            state = start_at + dot_split(state, step)
+    index = (seq * heads + head).to(tl.int64)
+    state = _begin(initial, index, K, V, first, BLOCK_V, V_FIRST, HAS_INITIAL)
+    row = tl.arange(0, K)
+    square = row[:, None] * K + row[None, :]
+    window = _state_at(index * n_segments, K, V, first, BLOCK_V, True)
+    own += window
+    starts += window
+    transition += index * n_segments * 2 * K * K
+    last = tl.maximum((chunks + segment_chunks - 1) // segment_chunks, 1) - 1
+    for segment in tl.range(0, last, num_stages=STAGES):
+        high = tl.load(transition + segment * 2 * K * K + square)
+        low = tl.load(transition + segment * 2 * K * K + K * K + square)
+        start = tl.load(own + segment * V * K)
+        tl.store(starts + segment * V * K, state)
+        state = dot_split(state, high, low, start)
+    tl.store(starts + last * V * K, state)

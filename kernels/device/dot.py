@@ -57,14 +57,19 @@ def narrow(x, UNIT: tl.constexpr):
 
 
 @triton.jit
-def dot_split(a, b):
-    """a @ b of fp32 tiles to 16 bits of mantissa: each as the sum of two bf16 ones."""
-    a_high = to_bf16(a)
-    b_high = to_bf16(b)
-    a_low = to_bf16(a - a_high.to(tl.float32))
-    b_low = to_bf16(b - b_high.to(tl.float32))
-    small = dot16_add(a_high, b_low, dot16(a_low, b_high))
-    return dot16_add(a_high, b_high, small)
+def split_bf16(x):
+    """Two bf16 tiles whose sum is an fp32 one to 16 bits of mantissa."""
+    high = to_bf16(x)
+    return high, to_bf16(x - high.to(tl.float32))
+
+
+@triton.jit
+def dot_split(a, high, low, acc):
+    """acc + a @ (high + low) of an fp32 tile and one that `split_bf16` took apart."""
+    a_high, a_low = split_bf16(a)
+    acc = dot16_add(a_low, high, acc)
+    acc = dot16_add(a_high, low, acc)
+    return dot16_add(a_high, high, acc)
 
 
 @triton.jit

@@ -20,7 +20,7 @@ TYPES = {
     "n_seqs": "i32", "n_slots": "i32", "heads": "i32", "n_segments": "i32",
     "segment_chunks": "i32", "work": "*fp16",
 }  # fmt: skip
-FP32 = ("a_log", "dt_bias", "decay", "initial", "final", "starts", "local", "state")
+FP32 = ("a_log", "dt_bias", "decay", "initial", "final", "starts", "own", "state")
 GATES = {"kda": (0, True), "softplus": (1, False), "scalar": (3, False)}
 WIDTH = 128
 
@@ -55,7 +55,7 @@ def build(name: str, target: str) -> CompiledKernel:
         constants |= {"L2_NORM": True, "V_FIRST": True, "HAS_SLOTS": True}
         return compiled(decode.decode_step, type_of, constants, target, num_warps=step.warps)
     if name == "prefix":
-        constants = shape | state | {"BLOCK_V": 16}
+        constants = shape | state | {"BLOCK_V": 16, "STAGES": cut.prefix_stages}
         return compiled(
             chunk_scan.segment_prefix, type_of, constants, target, num_warps=cut.prefix_warps
         )

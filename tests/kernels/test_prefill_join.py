@@ -63,6 +63,17 @@ def test_joined_chunks_are_right_at_every_tail(
     assert found_wrong(made(seqlens=seqlens), config) is None
 
 
+@pytest.mark.parametrize("seqlens", TAILS)
+def test_segments_are_right_at_every_tail(interpreter: Device, seqlens: str) -> None:
+    assert found_wrong(made(seqlens=seqlens), replace(SINGLE, segment_chunks=1)) is None
+
+
+def test_segments_of_heads_too_wide_for_the_prefix_are_refused(interpreter: Device) -> None:
+    cut = replace(scan_cut(256, 64, amd=False), segment_chunks=1)
+    with pytest.raises(ValueError, match="segments with K of 256"):
+        found_wrong(made(seqlens="64", head_dim=256), cut)
+
+
 @pytest.mark.parametrize(
     ("operator", "axes"),
     [

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchx.core.axes import parse_lengths
+from benchx_kernels import _configs
 from benchx_kernels._configs import best_segments, predicted_us
 
 SWEEPS = [
@@ -49,3 +51,13 @@ def test_the_chosen_segments_are_within_5_percent_of_the_best_measured(
     columns = int(heads) * 128 * sum(lengths) / max(lengths)
     chosen = best_segments(-(-max(lengths) // 32), columns, 132, 64)
     assert times[chosen] <= 1.05 * min(times.values())
+
+
+@pytest.mark.parametrize(("width", "cut"), [(128, True), (256, False)])
+def test_heads_too_wide_for_the_prefix_are_not_cut(
+    monkeypatch: pytest.MonkeyPatch, width: int, cut: bool
+) -> None:
+    monkeypatch.setattr(_configs, "processors", lambda device: 132)
+    long = 1 << 16
+    config = _configs.prefill_config(torch.device("cpu"), 1, long, long, width, width)
+    assert bool(config.segment_chunks) == cut
