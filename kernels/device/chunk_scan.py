@@ -233,10 +233,10 @@ def segment_scan(
     if first < V:
         tl.store(own + index * V * K + column[:, None] * K + channel[None, :], state)
     else:
-        high, low = split_bf16(state)
+        major, minor = split_bf16(state)
         target = transition + index * 2 * K * K + (column - V)[:, None] * K + channel[None, :]
-        tl.store(target, high)
-        tl.store(target + K * K, low)
+        tl.store(target, major)
+        tl.store(target + K * K, minor)
 
 
 @triton.jit(do_not_specialize=["heads", "n_segments", "segment_chunks"])
