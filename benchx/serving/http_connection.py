@@ -7,6 +7,7 @@ event loop. HTTP itself is read by llhttp (httptools).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from time import monotonic_ns
 from typing import cast
 
@@ -38,7 +39,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._pieces: list[bytes] = []
-        self._head_bytes = self._line_bytes = self._body_pieces = 0
+        self._read_bytes = self._check_at_bytes = self._line_bytes = 0
+        self._checked_pieces = self._body_pieces = 0
         self._head_done = self._complete = False
         self.reusable = False
 
@@ -54,7 +56,8 @@ class Connection(asyncio.Protocol):
         self._capture, self._waiter = capture, self._loop.create_future()
         self._pieces.clear()
         self._parser = httptools.HttpResponseParser(_Listener(self, self._pieces))
-        self._head_bytes = self._line_bytes = 0
+        self._read_bytes, self._check_at_bytes = 0, MAX_HEAD_BYTES
+        self._line_bytes = self._checked_pieces = 0
         self._head_done = self._complete = False
         capture.sent_ns = monotonic_ns()
         self._transport.write(payload)
@@ -77,49 +80,48 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Stamp, then let the parser find the body."""
         now_ns = monotonic_ns()
-        capture = self._capture
-        if capture is None or self._parser is None:
+        capture, parser = self._capture, self._parser
+        if capture is None or parser is None:
             self.abort()  # bytes that nobody asked for: the next response would be theirs
             return
         capture.last_read_ns = now_ns
         if capture.first_byte_ns is None:
             capture.first_byte_ns = now_ns
+        fault = None
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(RequestOutcome.PROTOCOL, "the server wants to change the protocol")
+            fault = "the server wants to change the protocol"
         except httptools.HttpParserError as error:
-            self._fail(RequestOutcome.PROTOCOL, f"not HTTP/1.1: {error}; got {data[:60]!r}")
-        if self._complete:
-            del self._pieces[self._body_pieces :]
-        if self._pieces:
-            self._keep(now_ns, capture)
-        if self._complete:
-            self._finish()
-        elif not self._head_done:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._fail(RequestOutcome.PROTOCOL, "the response headers don't end")
-
-    def _keep(self, now_ns: int, capture: Capture) -> None:
-        """Keep what one read brought of the body; a body or a line without end is refused."""
+            fault = f"not HTTP/1.1: {error}; got {data[:60]!r}"
         pieces = self._pieces
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        capture.stamps_ns.append(now_ns)
-        capture.pieces.append(body)
-        capture.body_bytes += len(body)
-        if body.endswith(b"\n") and capture.body_bytes <= MAX_BODY_BYTES:
-            self._line_bytes = 0
-            return
-        end = body.rfind(b"\n")
-        if end < 0:
-            end = body.rfind(b"\r")
+        if self._complete:
+            del pieces[self._body_pieces :]
+        if pieces:
+            capture.stamps_ns.append(now_ns)
+            capture.pieces.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            pieces.clear()
+        self._read_bytes += len(data)
+        if fault is not None:
+            self._fail(RequestOutcome.PROTOCOL, fault)
+        elif self._complete:
+            self._finish()
+        elif self._read_bytes > self._check_at_bytes:
+            self._check_size(capture.pieces)
+
+    def _check_size(self, pieces: Sequence[bytes]) -> None:
+        """Refuse a head, a line or a body without end; looked for after every so many bytes."""
+        self._check_at_bytes = self._read_bytes + MAX_HEAD_BYTES
+        body = b"".join(pieces[self._checked_pieces :])
+        self._checked_pieces = len(pieces)
+        end = max(body.rfind(b"\n"), body.rfind(b"\r"))
         self._line_bytes = len(body) - end - 1 + (self._line_bytes if end < 0 else 0)
-        if self._line_bytes > MAX_LINE_BYTES or capture.body_bytes > MAX_BODY_BYTES:
-            what = "line" if self._line_bytes > MAX_LINE_BYTES else "response"
-            size = self._line_bytes if what == "line" else capture.body_bytes
-            self._fail(RequestOutcome.PROTOCOL, f"a {what} of more than {size} bytes")
+        if not self._head_done:
+            self._fail(RequestOutcome.PROTOCOL, "the response headers don't end")
+        elif self._line_bytes > MAX_LINE_BYTES:
+            self._fail(RequestOutcome.PROTOCOL, f"a line of more than {MAX_LINE_BYTES} bytes")
+        elif self._read_bytes > MAX_BODY_BYTES:
+            self._fail(RequestOutcome.PROTOCOL, f"a response of more than {MAX_BODY_BYTES} bytes")
 
     def eof_received(self) -> None:
         """The server is done; `connection_lost` follows."""
@@ -173,6 +175,7 @@ class Connection(asyncio.Protocol):
         assert capture is not None
         assert waiter is not None
         capture.end_ns = monotonic_ns()
+        capture.body_bytes = sum(map(len, capture.pieces))
         self._capture = self._waiter = self._parser = None
         if self._timer is not None:
             self._timer.cancel()
