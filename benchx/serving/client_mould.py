@@ -35,11 +35,14 @@ class Run:
 
     Attributes:
         text: Their texts, none of which is empty, joined.
-        ends: Where each ends, its blank line included: places in the bytes that were searched.
+        complete: Where each is complete: places in the bytes that were searched. A blank line is
+            one with its CR, whether or not an LF follows.
+        end: Where the last one ends, an LF included.
     """
 
     text: str
-    ends: Sequence[int]
+    complete: Sequence[int]
+    end: int
 
 
 class Mould:
@@ -58,6 +61,8 @@ class Mould:
         self.is_reasoning, self._expected = expected == _REASONING, expected
         self._tail, self._needle = tail, head[-_NEEDLE_BYTES:]
         self._gap = tail + head[:-_NEEDLE_BYTES]
+        self._needle_at = max(len(head) - _NEEDLE_BYTES, 0)
+        self._lf_bytes = int(tail.endswith(b"\r\n"))
 
     @classmethod
     def of(cls, event: bytes) -> Self | None:
@@ -84,6 +89,8 @@ class Mould:
             data: Bytes of the stream.
             start: Where an event begins in them.
         """
+        if not data.startswith(self._needle, start + self._needle_at):
+            return None  # something else, such as the usage
         # The tail that is put before makes the first chunk one that follows another.
         ahead = data[start : start + WINDOW_BYTES]
         pieces = (self._tail + ahead).split(self._needle)
@@ -117,7 +124,8 @@ class Mould:
             return None
         around = len(self._gap) + len(self._needle)
         sizes = [len(inside) + around for inside in insides]
-        return Run(text, list(accumulate(sizes, initial=start))[1:])
+        complete = list(accumulate(sizes, initial=start - self._lf_bytes))[1:]
+        return Run(text, complete, complete[-1] + self._lf_bytes)
 
 
 def _text_of(insides: Sequence[bytes]) -> str | None:

@@ -84,13 +84,13 @@ class StreamReader:
         run = self._mould.run(window.data, start)
         if run is None:
             return 0
-        count = len(run.ends)
+        count = len(run.complete)
         self.events += count
         (self._reasoning if self._mould.is_reasoning else self._text).append(run.text)
-        self.arrivals_ns += window.stamps_ns(run.ends)
+        self.arrivals_ns += window.stamps_ns(run.complete)
         self.chunk_tokens += [1] * count
         self._mould_gap = 1
-        return run.ends[-1]
+        return run.end
 
     def _exactly(self, window: Window, start: int) -> int:
         """Read up to the next blank line, whatever that is; where it ends."""
@@ -103,7 +103,8 @@ class StreamReader:
         except SseError as error:
             self._fail(RequestOutcome.PROTOCOL, str(error))
         is_chunk = is_event and len(self.arrivals_ns) == chunks + 1
-        if is_chunk and self.fault is None and self.events >= self._mould_due:
+        goes_on = self.fault is None and self.finish_reason is None
+        if is_chunk and goes_on and self.events >= self._mould_due:
             self._learn(window.data[start:end])
         return end
 

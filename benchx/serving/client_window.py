@@ -36,13 +36,14 @@ class Window:
 
     def stamps_ns(self, ends: Sequence[int]) -> list[int]:
         """When what ends at each of these places, given in order, had arrived."""
-        stamps: list[int] = []
         first = bisect_left(self._ends, ends[0])
-        for stamp_ns, end in zip(self._stamps_ns[first:], self._ends[first:], strict=True):
-            count = bisect_right(ends, end, len(stamps)) - len(stamps)
-            stamps += [stamp_ns] * count
-            if len(stamps) == len(ends):
-                break
+        reads = zip(self._ends[first:], self._stamps_ns[first:], strict=True)
+        read_end, stamp_ns = next(reads)
+        stamps: list[int] = []
+        for end in ends:
+            while read_end < end:
+                read_end, stamp_ns = next(reads)
+            stamps.append(stamp_ns)
         return stamps
 
     def parts(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -56,9 +57,10 @@ class Window:
 
 def windows_of(stamps_ns: Sequence[int], pieces: Sequence[bytes]) -> Iterator[Window]:
     """A body in windows of `WINDOW_BYTES`, or of one read where that is longer."""
-    first = size = 0
-    for place, piece in enumerate(pieces, 1):
-        size += len(piece)
-        if size >= WINDOW_BYTES or place == len(pieces):
+    first, full = 0, WINDOW_BYTES
+    for place, end in enumerate(accumulate(map(len, pieces)), 1):
+        if end >= full:
             yield Window(stamps_ns[first:place], pieces[first:place])
-            first, size = place, 0
+            first, full = place, end + WINDOW_BYTES
+    if first < len(pieces):
+        yield Window(stamps_ns[first:], pieces[first:])

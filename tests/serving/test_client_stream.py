@@ -181,6 +181,14 @@ def test_all_chunks_with_text_but_the_first_are_known(events: list[bytes]) -> No
     assert (len(reader.arrivals_ns), reader.known) == (9, 8)
 
 
+def test_a_chunk_whose_blank_line_is_cut_within_its_crlf_arrived_with_the_cr() -> None:
+    event = usual("a").replace(b"\n\n", b"\r\n\r\n")
+    stream = 3 * event
+    found = read(StreamReader(), [stream[:-1], stream[-1:]])
+    assert found == read_one_by_one([stream[:-1], stream[-1:]])
+    assert found["arrivals_ns"] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("length", [1, 100, WINDOW_BYTES, 3 * WINDOW_BYTES])
 def test_a_body_longer_than_a_window_is_read_whole(length: int) -> None:
     stream = usual("a") * (5 * WINDOW_BYTES // len(usual("a")))
@@ -216,7 +224,8 @@ def test_a_chunk_that_is_no_json_string_within_its_mould_ends_the_run(inside: by
     assert mould is not None
     run = mould.run(good + good + bad + good, 0)
     assert run is not None
-    assert (run.text, run.ends) == ("aa", [len(good), 2 * len(good)])
+    assert (run.text, run.complete) == ("aa", [len(good), 2 * len(good)])
+    assert run.end == 2 * len(good)
     assert mould.run(bad, 0) is None
 
 
