@@ -35,8 +35,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.chunk_scores import below, by_line, by_middle, by_tree
-from benchx_kernels.device.dot import dot16, dot16_add, identity, narrow, to_dtype
+from benchx_kernels.device.chunk_scores import around_middle, below, by_line, by_middle, by_tree
+from benchx_kernels.device.dot import dot16, dot16_add, identity, negative, to_dtype
 from benchx_kernels.device.gates import log2_decay
 
 
@@ -86,43 +86,51 @@ def _inverse(lower, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def _vector_gate(
-    g, a_log, dt_bias, at, inside, head, lower_bound, K: tl.constexpr, GATE: tl.constexpr
-):
-    """Log2 decay of each token and channel [C, K].
+def _raw_gate(g, at, line, inside, GATE: tl.constexpr):
+    """g as it is stored, [C, K] or [C].
 
     A padded row must not decay, since the chunk's total is what the state is multiplied with; a
     learned gate shuts at -inf.
     """
     if GATE <= 1:
-        channel = tl.arange(0, K)
-        raw = tl.load(g + at, mask=inside[:, None], other=-float("inf")).to(tl.float32)
-        rate = tl.load(a_log + head)
-        bias = tl.load(dt_bias + head * K + channel)
-        return log2_decay(raw, rate, bias[None, :], lower_bound, GATE)
+        return tl.load(g + at, mask=inside[:, None], other=-float("inf"))
+    elif GATE == 2:
+        return tl.load(g + at, mask=inside[:, None], other=0.0)
+    elif GATE == 3:
+        return tl.load(g + line, mask=inside, other=0.0)
     else:
-        raw = tl.load(g + at, mask=inside[:, None], other=0.0).to(tl.float32)
-        return log2_decay(raw, 0.0, 0.0, lower_bound, GATE)
+        return tl.zeros_like(line)
 
 
 @triton.jit
-def _rows(tile, scale, CHUNK: tl.constexpr, L2_NORM: tl.constexpr, MOVE: tl.constexpr):
-    """Rows of q or k in fp32, over sqrt(sum(x^2) + 1e-6) if asked, times a factor.
+def _add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def _rows(
+    q_tile, k_tile, scale, CHUNK: tl.constexpr, L2_NORM: tl.constexpr, MOVE: tl.constexpr
+):  # fmt: skip
+    """Rows of scale q and k in fp32, each over sqrt(sum(x^2) + 1e-6) first if asked.
 
     MOVE widens 16 bits by the matrix unit, as I x, which is exact: so they arrive in the layout of
-    the cumulative decays, where another product leaves those.
+    the cumulative decays, where another product leaves those. One reduction finds both norms.
     """
-    wide = tile.to(tl.float32)
-    if MOVE and tile.dtype != tl.float32:
-        wide = dot16(identity(CHUNK, tile.dtype), tile)
+    q = q_tile.to(tl.float32)
+    k = k_tile.to(tl.float32)
+    if MOVE and q_tile.dtype != tl.float32:
+        q = dot16(identity(CHUNK, q_tile.dtype), q_tile)
+        k = dot16(identity(CHUNK, k_tile.dtype), k_tile)
     if L2_NORM:
-        return wide * (tl.rsqrt(tl.sum(wide * wide, axis=1) + 1e-6) * scale)[:, None]
+        q_norm, k_norm = tl.reduce((q * q, k * k), 1, _add_pairs)
+        q = q * (tl.rsqrt(q_norm + 1e-6) * scale)[:, None]
+        return q, k * tl.rsqrt(k_norm + 1e-6)[:, None]
     else:
-        return wide * scale
+        return q * scale, k
 
 
 @triton.jit
-def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr, L2_NORM: tl.constexpr):
+def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr):
     """Y = M X and Z = X^T Kr, with X = (I + diag(beta) A)^-1 diag(beta).
 
     The wide product comes last: Triton lays out all products of a block after its last one, and
@@ -130,9 +138,9 @@ def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr, L2_NORM: tl.constexpr):
     """
     strength = tl.where(inside, 1.0 / (1.0 + tl.exp2(-logit * 1.4426950408889634)), 0.0)
     x = _inverse(a * strength[:, None], CHUNK) * strength[None, :]
-    x16 = narrow(x, L2_NORM)
-    y = dot16(narrow(m, L2_NORM), x16)
-    return y, dot16(tl.trans(x16), narrow(kr, L2_NORM))
+    x16 = to_dtype(x, kr.dtype)
+    y = dot16(to_dtype(m, kr.dtype), x16)
+    return y, dot16(tl.trans(x16), kr)
 
 
 @triton.jit
@@ -147,34 +155,45 @@ def _chunk(
     inside = tokens < end
     channel = tl.arange(0, K)
     at = (tokens * heads + head)[:, None] * K + channel[None, :]
+    line = tokens * heads + head
+    # Every load is asked for before the first is used: a program lives for a few latencies. k and
+    # q go to shared memory as they come, so what waits in registers is asked for before them.
+    raw = _raw_gate(g, at, line, inside, GATE)
+    logit = 0.0
+    if DELTA:
+        logit = tl.load(beta + line, mask=inside, other=0.0)
+    rate = 0.0
+    bias = 0.0
+    if GATE <= 1:
+        rate = tl.load(a_log + head)
     k_tile = tl.load(k + at, mask=inside[:, None], other=0.0)
     q_tile = tl.load(q + at, mask=inside[:, None], other=0.0)
-    key = _rows(k_tile, 1.0, CHUNK, L2_NORM, NARROW)
-    query = _rows(q_tile, scale, CHUNK, L2_NORM, NARROW)
-    if GATE <= 2:
-        log2 = _vector_gate(g, a_log, dt_bias, at, inside, head, lower_bound, K, GATE)
-        if NARROW:
-            a, m, kd_tile, qd_tile, kr, total = by_middle(query, key, log2, CHUNK, SCORES)
-        else:
-            a, m, kd_tile, qd_tile, kr, total = by_tree(query, key, log2, CHUNK, K, L2_NORM)
+    if GATE <= 1:
+        bias = tl.load(dt_bias + head * K + channel)[None, :]
+    log2 = log2_decay(raw.to(tl.float32), rate, bias, lower_bound, GATE)
+    kind: tl.constexpr = z.dtype.element_ty
+    if NARROW:
+        query, key = _rows(q_tile, k_tile, scale, CHUNK, L2_NORM, True)
+        offset, h = around_middle(log2, CHUNK)
+        a, m, kd_tile, qd_tile, kr, total = by_middle(query, key, offset, h, CHUNK, SCORES, kind)
     else:
-        line = tl.zeros([CHUNK], tl.float32)
-        if GATE == 3:
-            line = tl.load(g + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
-            line = tl.cumsum(line * 1.4426950408889634, axis=0)
-        a, m, kd_tile, qd_tile, kr, total = by_line(query, key, line, CHUNK, K)
+        query, key = _rows(q_tile, k_tile, scale, CHUNK, L2_NORM, False)
+        if GATE <= 2:
+            a, m, kd_tile, qd_tile, kr, total = by_tree(query, key, log2, CHUNK, K, L2_NORM, kind)
+        else:
+            a, m, kd_tile, qd_tile, kr, total = by_line(query, key, log2, CHUNK, K, kind)
 
     row = tl.arange(0, CHUNK)
     wide = row[:, None] * K + channel[None, :]
-    kind: tl.constexpr = z.dtype.element_ty
-    tl.store(qd + wide, to_dtype(qd_tile, kind))
+    tl.store(qd + wide, qd_tile)
     tl.store(decay + channel, total)
     if DELTA:
-        tl.store(kd + wide, to_dtype(-kd_tile, kind))  # K2 adds it
-        logit = tl.load(beta + tokens * heads + head, mask=inside, other=0.0).to(tl.float32)
-        m, kr = _fold(a, m, kr, logit, inside, CHUNK, L2_NORM)
+        tl.store(kd + wide, negative(kd_tile))  # K2 adds it
+        m, z_tile = _fold(a, m, kr, logit.to(tl.float32), inside, CHUNK)
+        tl.store(z + wide, to_dtype(z_tile, kind))
+    else:
+        tl.store(z + wide, kr)
     tl.store(y + row[:, None] * WIDTH + row[None, :], to_dtype(m, kind))
-    tl.store(z + wide, to_dtype(kr, kind))
 
 
 @triton.jit(noinline=True)

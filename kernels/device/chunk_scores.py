@@ -1,7 +1,7 @@
 """Scores and decays of one chunk for every form of gate: the part of K1 before the inverse.
 
-Each function returns A, M [C, C] and Kd, Qd, Kr [C, K] in fp32, and the chunk's decay [K]; see
-`chunk_intra` for what they are.
+Each function returns A, M [C, C] in fp32, Kd, Qd, Kr [C, K] in the workspace's dtype, and the
+chunk's decay [K]; see `chunk_intra` for what they are.
 
 `A` and `M` need the *difference* G[i] - G[j]; 2^-G alone overflows after a few strongly decaying
 tokens. Every pair i > j is split at exactly one level of a binary tree over the chunk, at a
@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot16_add, dot_wide, narrow, to_bf16
+from benchx_kernels.device.dot import dot16, dot16_add, dot_wide, narrow, to_bf16, to_dtype
 
 
 @triton.jit
@@ -67,13 +67,17 @@ def _tree_scores(q, k, cum, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.co
 
 
 @triton.jit
-def by_tree(q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr):
+def by_tree(
+    q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, L2_NORM: tl.constexpr, KIND: tl.constexpr
+):  # fmt: skip
     """For any vector gate, from the log2 decays [C, K]."""
     cum = tl.cumsum(log2, axis=0)
     total = tl.sum(log2, axis=0)
     a, m = _tree_scores(q, k, cum, CHUNK, K, L2_NORM)
     grow = tl.exp2(cum)
-    return a, m, k * grow, q * grow, k * tl.exp2(total[None, :] - cum), tl.exp2(total)
+    kd = to_dtype(k * grow, KIND)
+    qd = to_dtype(q * grow, KIND)
+    return a, m, kd, qd, to_dtype(k * tl.exp2(total[None, :] - cum), KIND), tl.exp2(total)
 
 
 @triton.jit
@@ -92,21 +96,32 @@ def centred_sum(log2, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def by_middle(q, k, log2, CHUNK: tl.constexpr, SCORES: tl.constexpr):
+def around_middle(log2, CHUNK: tl.constexpr):
+    """`centred_sum` and h = 2^(total / 2), whose log2 is that sum's last row."""
+    last = tl.arange(0, CHUNK)[:, None] == CHUNK - 1
+    offset = centred_sum(log2, CHUNK)
+    return offset, tl.exp2(tl.sum(tl.where(last, offset, 0.0), axis=0))
+
+
+@triton.jit
+def by_middle(
+    q, k, offset, h, CHUNK: tl.constexpr, SCORES: tl.constexpr, KIND: tl.constexpr
+):  # fmt: skip
     """For a chunk whose decay is at most 2^230: around half of it, in one product.
 
-    With h = 2^(total / 2), 2^cum = h 2^(cum - total / 2) and so on: two exponentials serve the
-    scores, Kd, Qd and Kr. SCORES: 16 rounds the factors, whose exponents exceed fp16's, to bf16;
-    19 to tf32; 32 keeps them.
+    2^cum = h 2^offset and so on: two exponentials serve the scores, Kd, Qd and Kr. SCORES: 16
+    rounds the factors, whose exponents exceed fp16's, to bf16; 19 to tf32; 32 keeps them. All is
+    rounded as soon as it can be: that frees registers.
     """
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
-    offset = centred_sum(log2, CHUNK)
-    h = tl.exp2(tl.sum(tl.where(row == CHUNK - 1, offset, 0.0), axis=0))
     shrink = tl.exp2(offset)
-    ks = k * shrink
     qs = q * shrink
+    qd = to_dtype(qs * h[None, :], KIND)
+    ks = k * shrink
+    kd = to_dtype(ks * h[None, :], KIND)
     kg = k * tl.exp2(-offset)
+    kr = to_dtype(kg * h[None, :], KIND)
     if SCORES == 16:
         kt = tl.trans(to_bf16(kg))
         a = dot16(to_bf16(ks), kt)
@@ -117,12 +132,13 @@ def by_middle(q, k, log2, CHUNK: tl.constexpr, SCORES: tl.constexpr):
     # Above the diagonal the products may overflow; nothing there is selected.
     a = tl.where(row > col, a, 0.0)
     m = tl.where(row >= col, m, 0.0)
-    return a, m, ks * h[None, :], qs * h[None, :], kg * h[None, :], h * h
+    return a, m, kd, qd, kr, h * h
 
 
 @triton.jit
-def by_line(q, k, line, CHUNK: tl.constexpr, K: tl.constexpr):
-    """Where all channels share one cumulative decay `line` [C]."""
+def by_line(q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, KIND: tl.constexpr):
+    """Where all channels share one decay, log2 [C]."""
+    line = tl.cumsum(log2, axis=0)
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
     # The difference is <= 0 where it counts; elsewhere it must not overflow before the mask.
@@ -133,5 +149,7 @@ def by_line(q, k, line, CHUNK: tl.constexpr, K: tl.constexpr):
     a = tl.where(row > col, dot16(k16, tl.trans(k16)) * factor, 0.0)
     grow = tl.exp2(line)[:, None]
     total = tl.min(line, axis=0)
-    kr = k * tl.exp2(total - line)[:, None]
-    return a, m, k * grow, q * grow, kr, tl.broadcast_to(tl.exp2(total), [K])
+    kd = to_dtype(k * grow, KIND)
+    qd = to_dtype(q * grow, KIND)
+    kr = to_dtype(k * tl.exp2(total - line)[:, None], KIND)
+    return a, m, kd, qd, kr, tl.broadcast_to(tl.exp2(total), [K])

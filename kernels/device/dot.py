@@ -57,6 +57,15 @@ def narrow(x, UNIT: tl.constexpr):
 
 
 @triton.jit
+def negative(x):
+    """-x of a 16-bit tile (the interpreter would negate bf16's bits)."""
+    if INTERPRETED:
+        return to_dtype(-x.to(tl.float32), x.dtype)
+    else:
+        return -x
+
+
+@triton.jit
 def split_bf16(x):
     """Two bf16 tiles whose sum is an fp32 one to 16 bits of mantissa."""
     high = to_bf16(x)
