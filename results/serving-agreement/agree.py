@@ -11,6 +11,8 @@ import json
 import os
 import platform
 import random
+import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -21,8 +23,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine_times import means_ms, read_times
-from targets import INPUT_TOKENS, OPEN, Target
+from targets import OPEN, SIZES, Choice, Size, Target
 
+import benchx
 from benchx.serving.groundtruth.stream import Pace
 
 # The programs of other clients are driven and read as in the other benchmark.
@@ -32,8 +35,6 @@ from clients import OFFLINE, Client, Load, read_benchx, read_vllm, words
 from side_by_side import drive
 from truth_server import TruthServer, told_by_server
 
-OUTPUT_TOKENS = (32, 96)
-STREAMS = 8
 # Both ask for usage with every chunk: vLLM's server sends one without text where a token is only
 # part of a character, and nothing else tells such a chunk from one without a token.
 BODY = {
@@ -42,23 +43,24 @@ BODY = {
     "stream_options": {"include_usage": True, "continuous_usage_stats": True},
 }
 PACE = Pace(ttft_ms=100.0, token_ms=5.0)
-REQUESTS = {"engine": 128, "ground_truth": 48}
 COMPARED = ("output_tok_s", "ttft_mean_ms", "ttft_p50_ms", "tpot_mean_ms")
 LIMIT = 0.05
+BY_DEFAULT = ("engine", "ground_truth")
 
 
-def write_load(target: Target, requests: int, file: Path) -> int:
-    """Prompts with output lengths that differ, so that the streams do not run in step.
+def write_load(target: Target, size: Size, file: Path) -> int:
+    """One line per request.
 
     Returns:
         The sum of the output lengths.
     """
     rng, total = random.Random(0), 0
     with file.open("w") as out:
-        for _ in range(requests):
-            tokens = rng.randint(*OUTPUT_TOKENS)
+        for _ in range(size.requests):
+            tokens = rng.randint(*size.output_tokens)
             total += tokens
-            out.write(json.dumps({"prompt": target.prompt(rng), "output_tokens": tokens}) + "\n")
+            prompt = target.prompt(rng, size.input_tokens)
+            out.write(json.dumps({"prompt": prompt, "output_tokens": tokens}) + "\n")
     return total
 
 
@@ -152,7 +154,20 @@ def run_once(client: Client, target: Target, load: Load) -> dict[str, Any]:
     return {"client": client.name, **asdict(told), "truth": asdict(truth)}
 
 
-def agreement(target: Target, vllm: str, *, runs: int, requests: int) -> dict[str, Any]:
+def version_of(client: Client) -> str | None:
+    """Of its distribution; where none lies beside its program, as its Python finds it."""
+    if client.name == "benchx":
+        return f"benchx {benchx.__version__}"
+    if client.version is not None:
+        return client.version
+    ask = "import importlib.metadata as m; print('vllm', m.version('vllm'))"
+    done = subprocess.run(
+        [client.program[0], "-c", ask], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout.strip() or None
+
+
+def agreement(target: Target, vllm: str, size: Size, *, runs: int) -> dict[str, Any]:
     """Both clients in turn, medians and deviations; the first load warms up and is not counted.
 
     Raises:
@@ -161,9 +176,13 @@ def agreement(target: Target, vllm: str, *, runs: int, requests: int) -> dict[st
     found: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder:
         file = Path(folder) / "load.jsonl"
-        output_tokens = write_load(target, requests, file)
+        output_tokens = write_load(target, size, file)
         load = Load(
-            root_url="", requests=requests, streams=STREAMS, tokens=0, tokenizer=target.tokenizer
+            root_url="",
+            requests=size.requests,
+            streams=size.streams,
+            tokens=0,
+            tokenizer=target.tokenizer,
         )
         clients = clients_of(target, vllm, file)
         run_once(clients["benchx"], target, load)
@@ -174,8 +193,13 @@ def agreement(target: Target, vllm: str, *, runs: int, requests: int) -> dict[st
                 found.append(seen)
                 print(target.name, number, json.dumps(seen), flush=True)
     check_equal_work(target, found, output_tokens)
-    versions = {name: client.version for name, client in clients.items()}
-    return {"server": target.version, "clients": versions, "runs": found, **reduced(found)}
+    return {
+        "server": target.about,
+        "clients": {name: version_of(client) for name, client in clients.items()},
+        "load": asdict(size),
+        "runs": found,
+        **reduced(found),
+    }
 
 
 def check_equal_work(target: Target, runs: Sequence[Mapping[str, Any]], output_tokens: int) -> None:
@@ -219,32 +243,57 @@ def from_truth(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"deviations_from_server": deviations}
 
 
-def main() -> None:
-    """Measure the targets that are asked for."""
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="JSON file to write")
     parser.add_argument("--vllm", required=True, help="words that start `vllm`, the other client")
-    parser.add_argument("--engine-python", required=True, help="a Python that has vLLM")
-    parser.add_argument("--target", action="append", choices=list(OPEN), help="default: both")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--requests", type=int, help="default: by target")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--engine-python", default="", help="words that start a Python with vLLM; default: this one"
+    )
+    names = " and ".join(BY_DEFAULT)
+    parser.add_argument("--target", action="append", choices=list(OPEN), help=f"default: {names}")
+    parser.add_argument("--runs", type=int, default=5, help="of each client; default: 5")
+    for name in ("requests", "streams", "input-tokens"):
+        parser.add_argument(f"--{name}", type=int, help="default: by target")
+    parser.add_argument(
+        "--graphs", action="store_true", help="target shape: CUDA graphs in decode steps"
+    )
+    parser.add_argument(
+        "--config",
+        type=json.loads,
+        default={},
+        help="target shape: fields of its config.json, as JSON; default: Llama 8B's",
+    )
+    return parser.parse_args()
+
+
+def size_of(name: str, given: argparse.Namespace) -> Size:
+    """The size of a target's load, as far as it is given from the command line."""
+    wanted = {
+        "requests": given.requests,
+        "streams": given.streams,
+        "input_tokens": given.input_tokens,
+    }
+    return replace(SIZES[name], **{key: value for key, value in wanted.items() if value})
+
+
+def main() -> None:
+    """Measure the targets that are asked for."""
+    given = arguments()
+    choice = Choice(
+        python=tuple(shlex.split(given.engine_python)), graphs=given.graphs, config=given.config
+    )
     found: dict[str, Any] = {
         "machine": {
             "cpu": platform.processor() or platform.machine(),
             "cores": len(os.sched_getaffinity(0)),
             "load_average": os.getloadavg()[0],
-        },
-        "load": {
-            "streams": STREAMS,
-            "input_tokens": INPUT_TOKENS,
-            "output_tokens": OUTPUT_TOKENS,
-        },
+        }
     }
-    for name in given.target or OPEN:
-        requests = given.requests or REQUESTS[name]
-        with OPEN[name](given.engine_python) as target:
-            found[name] = agreement(target, given.vllm, runs=given.runs, requests=requests)
+    for name in given.target or BY_DEFAULT:
+        with OPEN[name](choice) as target:
+            found[name] = agreement(target, given.vllm, size_of(name, given), runs=given.runs)
         print(name, json.dumps(found[name]["deviations"]), flush=True)
         given.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 

@@ -9,8 +9,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -253,6 +254,72 @@ def test_loads_of_other_sizes_are_not_compared(script: Callable[[str], ModuleTyp
         agree.check_equal_work(target, runs, 7)
     with pytest.raises(RuntimeError, match=r"\[7\] tokens, not 8"):
         agree.check_equal_work(target, runs[:1], 8)
+
+
+def test_the_shape_has_the_tiny_model_s_tokenizer_and_no_weights(
+    script: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    tiny, folder = tmp_path / "tiny", tmp_path / "shape"
+    tiny.mkdir(), folder.mkdir()
+    own = {"hidden_size": 128, "dtype": "float32", "vocab_size": 4096, "model_type": "llama"}
+    (tiny / "config.json").write_text(json.dumps(own))
+    for name in ("tokenizer.json", "tokenizer_config.json", "model.safetensors"):
+        (tiny / name).write_text("x")
+    script("shape").write_shape(tiny, folder, {"num_hidden_layers": 2})
+    names = {file.name for file in folder.iterdir()}
+    assert names == {"config.json", "tokenizer.json", "tokenizer_config.json"}
+    found = json.loads((folder / "config.json").read_text())
+    assert (found["vocab_size"], found["model_type"]) == (4096, "llama")
+    assert (found["hidden_size"], found["dtype"]) == (4096, "bfloat16")
+    assert found["num_hidden_layers"] == 2
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_the_shape_is_served_with_graphs_or_eagerly(
+    script: Callable[[str], ModuleType], graphs: bool
+) -> None:
+    targets = script("targets")
+    tiny = targets.tiny_settings(targets.Choice(python=("py",)))
+    found = targets.shape_settings(tiny, "folder", graphs=graphs)
+    assert (found.model, found.load_format, found.python) == ("folder", "dummy", ("py",))
+    assert (found.eager is None, "compilation-config" in found.args) == (graphs, graphs)
+
+
+def test_a_size_is_the_target_s_unless_given(script: Callable[[str], ModuleType]) -> None:
+    agree = script("agree")
+    given = SimpleNamespace(requests=None, streams=None, input_tokens=None)
+    assert agree.size_of("shape", given) == agree.SIZES["shape"]
+    given.streams = 4
+    assert agree.size_of("engine", given) == replace(agree.SIZES["engine"], streams=4)
+
+
+def test_every_prompt_and_answer_of_a_load_is_of_its_size(
+    script: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    agree = script("agree")
+    target = agree.Target(
+        name="t", url=None, model="m", tokenizer="", prompt=lambda _, tokens: "x" * tokens
+    )
+    size = agree.Size(input_tokens=5, output_tokens=(2, 4), requests=9)
+    total = agree.write_load(target, size, tmp_path / "load.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "load.jsonl").read_text().splitlines()]
+    lengths = [row["output_tokens"] for row in rows]
+    assert {row["prompt"] for row in rows} == {"xxxxx"}
+    assert (len(lengths), sum(lengths)) == (9, total)
+    assert set(lengths) == {2, 3, 4}
+
+
+def test_the_version_of_a_client_is_that_of_its_own_python(
+    script: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    agree = script("agree")
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho vllm 0.26.0\n")
+    python.chmod(0o755)
+    assert agree.version_of(client(script, (str(python),))) == "vllm 0.26.0"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    assert agree.version_of(client(script, (str(python),))) is None
 
 
 def test_the_engine_is_asked_for_the_load_alone(script: Callable[[str], ModuleType]) -> None:
