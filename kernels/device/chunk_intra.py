@@ -73,15 +73,20 @@ def tiles(work, tile, STEP: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr):
 
 @triton.jit
 def _inverse(lower, CHUNK: tl.constexpr):
-    """(I + lower)^-1 for a strictly lower triangular fp32 [C, C]; entries within [-1, 1]."""
+    """(I + lower)^-1 for a strictly lower triangular fp32 [C, C]; entries within [-1, 1].
+
+    X is block diagonal at every level, so X L_b X is a part of X L X: the left operand L is the
+    same for all levels, and what does not belong to one is masked afterwards.
+    """
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
     inverse = tl.where(row == col, 1.0, tl.where(below(1, CHUNK), -lower, 0.0))
+    whole = lower.to(tl.float16)
     for level in tl.static_range(1, 8):
         if (1 << level) < CHUNK:
-            part = tl.where(below(1 << level, CHUNK), lower, 0.0).to(tl.float16)
             half = inverse.to(tl.float16)
-            inverse -= dot16(half, dot16(part, half).to(tl.float16))
+            product = dot16(half, dot16(whole, half).to(tl.float16))
+            inverse -= tl.where(below(1 << level, CHUNK), product, 0.0)
     return inverse
 
 
