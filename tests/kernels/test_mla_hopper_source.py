@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -24,6 +23,7 @@ from benchx_kernels.batch import Batch
 from benchx_kernels.device import (
     hopper_softmax,
     mla_decode_hopper,
+    mla_decode_hopper_parts,
     mla_prefill_hopper,
 )
 
@@ -39,9 +39,6 @@ def _neighbour(name: str) -> ModuleType:
 
 
 cpu = _neighbour("gluon_on_cpu")
-VARIANTS = {
-    "hopper": MlaDecodeConfig(kernel="hopper"),
-}
 CASES: dict[str, dict[str, Any]] = {
     "edges of tiles": {"lengths": (1, 64, 65, 0, 129)},
     "several pairs, half a pair at the end": {"lengths": (128, 513, 640)},
@@ -56,7 +53,12 @@ CASES: dict[str, dict[str, Any]] = {
 def on_threads(interpreter: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Launches of Hopper kernels run here; all others as ever."""
     ordinary = Launcher.__call__
-    modules = (hopper_softmax, mla_decode_hopper, mla_prefill_hopper)
+    modules = (
+        hopper_softmax,
+        mla_decode_hopper,
+        mla_decode_hopper_parts,
+        mla_prefill_hopper,
+    )
     plans = (decoding._plan, prefilling._plan)
     with cpu.on_cpu(*modules) as chip:
 
@@ -76,12 +78,9 @@ def on_threads(interpreter: object, monkeypatch: pytest.MonkeyPatch) -> Iterator
             plan.cache_clear()
 
 
-@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("splits", [1, 3])
-def test_the_source_of_decode_is_right(
-    on_threads: None, config: MlaDecodeConfig, case: dict[str, Any], splits: int
-) -> None:
+def test_the_source_of_decode_is_right(on_threads: None, case: dict[str, Any], splits: int) -> None:
     latent = case.get("latent", 256)
     shape = MlaShape(
         heads=case.get("heads", 3), nope_dim=64, rope_dim=case.get("rope", 64), value_dim=64,
@@ -93,7 +92,8 @@ def test_the_source_of_decode_is_right(
     )  # fmt: skip
     found = decoding.mla_decode(
         inputs.q, inputs.kv_cache, inputs.block_table, inputs.seqlens, kv_lora=latent,
-        scale=inputs.scale, longest=max(inputs.lengths), config=replace(config, splits=splits),
+        scale=inputs.scale, longest=max(inputs.lengths),
+        config=MlaDecodeConfig(kernel="hopper", splits=splits),
     )  # fmt: skip
     reference = reference_mla.paged_latent_decode(
         inputs.q, inputs.kv_cache, inputs.block_table,
