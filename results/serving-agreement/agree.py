@@ -131,7 +131,8 @@ def clients_of(target: Target, vllm: str, file: Path) -> dict[str, Client]:
         packages=("benchx",),
         arguments=partial(benchx_words, target, file),
         read=read_benchx,
-        env={"OMP_NUM_THREADS": "1"},
+        # The GPU is the engine's: benchx would describe and watch it.
+        env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
     )
     return {"benchx": ours, "vllm": theirs}
 
