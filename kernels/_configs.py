@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
 
 import torch
 
 _CHUNK = 32
 _FEWEST_STEPS = 8
 _MOST_SEGMENTS = 32
-# K2 on an H200, K = V = 128, steps of 32 tokens, in microseconds: a step of a program alone on
-# its processor and of each of two that share it, with outputs and without; a pass besides its
-# steps; a segment's turn in the prefix.
-_RESIDENT = 2
-_STEP_US = {1: 0.9, _RESIDENT: 1.5}
-_LOCAL_STEP_US = {1: 0.6, _RESIDENT: 0.86}
-_PASS_US, _PREFIX_US = 5.0, 4.0
-PREFIX_BLOCK_V = 16
+# K2 on an H200, K = V = 128, chunks of 32 tokens, in microseconds: a chunk's step of a program
+# alone on its processor and of each of two or three that share it, with outputs (two fit) and
+# without (three fit); a pass besides its steps; a segment's turn in the prefix.
+_STEP_US = (0.87, 1.42)
+_LOCAL_STEP_US = (0.585, 0.86, 1.19)
+_PASS_US, _PREFIX_US = 6.0, 1.24
+PREFIX_BLOCK_V, PREFIX_WARPS = 16, 4
 WIDEST_SEGMENTED = 128  # K; the prefix holds two bf16 [K, K] in shared memory
-
-Scores = Literal["bf16", "tf32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,49 +26,25 @@ class PrefillConfig:
     """How the chunked prefill is cut.
 
     Attributes:
-        chunk: Tokens of a chunk, 32 or 64.
-        join: Chunks that K1 joins into one step of K2, 1 or 2.
-        scores: Rounding of the factors of A and M with a bounded gate.
-        half: fp16 workspace where q and k are normalised (bf16 otherwise, and where this is
-            false): twice to four times as accurate, for a power of two per column of V.
+        chunk: Tokens of a chunk: what K1 takes at once and K2 in one step.
         intra_warps: Warps of a program of K1.
         intra_registers: Registers that a thread of K1 may use with a bounded gate, so that three
             programs share a processor; None, and any other gate, leave it to the compiler.
         block_v: Columns of the state that one program of K2 holds.
         warps: Warps of a program of K2.
         stages: Loads in flight: the depth of the software pipeline over chunks.
-        prefix_warps: Warps of a program of the prefix over segments.
-        prefix_stages: Loads in flight there.
-        prefix_block_v: Columns of the state that one program of it holds.
-        segment_chunks: Steps of K2 per segment of the parallel scan; 0 walks each sequence in one
-            go.
+        prefix_stages: Loads in flight in the prefix over segments.
+        segment_chunks: Chunks of a segment of the parallel scan; 0 walks each sequence in one go.
     """
 
     chunk: int
-    join: int = 1
-    scores: Scores = "bf16"
-    half: bool = True
     intra_warps: int
     intra_registers: int | None = None
     block_v: int
     warps: int
     stages: int
-    prefix_warps: int = 8
-    prefix_stages: int = 3
-    prefix_block_v: int = PREFIX_BLOCK_V
+    prefix_stages: int
     segment_chunks: int = 0
-
-    @property
-    def step(self) -> int:
-        """Tokens of a step of K2."""
-        return self.chunk * self.join
-
-
-def score_bits(config: PrefillConfig, *, amd: bool) -> int:
-    """Bits that the factors of A and M keep; AMD has no tf32, and multiplies in fp32 instead."""
-    if config.scores == "bf16":
-        return 16
-    return 32 if amd else 19
 
 
 @cache
@@ -91,7 +63,7 @@ def prefill_config(
     `tokens` counts all sequences, `longest` the longest of them.
     """
     cut = scan_cut(key_dim, value_dim, amd=torch.version.hip is not None)
-    steps = -(-longest // cut.step)
+    steps = -(-longest // cut.chunk)
     if steps < 2 * _FEWEST_STEPS or key_dim > WIDEST_SEGMENTED:
         return cut
     # Short sequences among long ones fill less than a column of programs each.
@@ -127,15 +99,19 @@ def predicted_us(segments: int, steps: int, columns: float, processors: int, blo
     if segments == 1:
         return final
     local = _PASS_US + length * _step_us(2 * programs * (segments - 1), processors, _LOCAL_STEP_US)
-    waves = math.ceil(columns / PREFIX_BLOCK_V / processors)
-    return local + _PASS_US + _PREFIX_US * (segments - 1) * waves + final
+    # The first loads of a program of the prefix cost it about two turns.
+    turns = (segments + 1) * math.ceil(columns / PREFIX_BLOCK_V / processors)
+    return local + _PASS_US + _PREFIX_US * turns + final
 
 
-def _step_us(programs: float, processors: int, one: dict[int, float]) -> float:
-    """Time of one step of all programs, which run in waves of as many as are resident."""
-    waves, rest = divmod(programs, _RESIDENT * processors)
-    last = 0.0 if rest == 0 else one[1 if rest <= processors else _RESIDENT]
-    return waves * one[_RESIDENT] + last
+def _step_us(programs: float, processors: int, sharing: tuple[float, ...]) -> float:
+    """Time of one step of all programs, which run in waves of as many as fit.
+
+    `sharing` is the time of one step by how many programs share a processor, up to what fits.
+    """
+    waves, rest = divmod(programs, len(sharing) * processors)
+    last = sharing[math.ceil(rest / processors) - 1] if rest else 0.0
+    return waves * sharing[-1] + last
 
 
 def scan_cut(key_dim: int, value_dim: int, *, amd: bool) -> PrefillConfig:
@@ -147,7 +123,6 @@ def scan_cut(key_dim: int, value_dim: int, *, amd: bool) -> PrefillConfig:
         block_v=min(value_dim, 64),
         warps=4,
         stages=2 if amd else 3,
-        prefix_warps=4 if amd else 8,
         prefix_stages=1 if amd else 3,
     )
 

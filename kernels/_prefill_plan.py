@@ -9,10 +9,11 @@ import torch
 
 from benchx_kernels._checks import GateForm, check_prefill, check_states, require
 from benchx_kernels._configs import (
+    PREFIX_BLOCK_V,
+    PREFIX_WARPS,
     WIDEST_SEGMENTED,
     PrefillConfig,
     prefill_config,
-    score_bits,
 )
 from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
@@ -66,8 +67,8 @@ class Plan(NamedTuple):
     Attributes:
         tiles: Shape of the workspace; see `chunk_intra.tiles`.
         kind: Its dtype.
-        decay: Shape of the steps' decays, fp32.
-        cut: slots, heads, segments and steps per segment, as the kernels take them.
+        decay: Shape of the chunks' decays, fp32.
+        cut: slots, heads, segments and chunks per segment, as the kernels take them.
         intra: K1.
         scan: K2.
         segments: The passes before K2, or None.
@@ -106,10 +107,10 @@ def plan(
     config = config or prefill_config(
         q.device, heads, batch.tokens, batch.longest, key_dim, value_dim
     )
-    slots = batch.tokens // config.step + batch.sequences
-    steps = -(-max(batch.longest, 1) // config.step)
-    length = config.segment_chunks or steps
-    cut = (slots, heads, -(-steps // length), length)
+    slots = batch.tokens // config.chunk + batch.sequences
+    chunks = -(-max(batch.longest, 1) // config.chunk)
+    length = config.segment_chunks or chunks
+    cut = (slots, heads, -(-chunks // length), length)
     programs = batch.sequences * cut[2]
     require(
         cut[2] == 1 or key_dim <= WIDEST_SEGMENTED,
@@ -117,16 +118,16 @@ def plan(
     )
     require(programs <= _MOST_Z, f"{batch.sequences} sequences in {cut[2]} segments: too many")
     walk = {
-        "CHUNK": config.step, "HALVES": config.join, "K": key_dim, "V": value_dim,
-        "BLOCK_V": config.block_v, "DELTA": delta, "STAGES": config.stages,
+        "CHUNK": config.chunk, "K": key_dim, "V": value_dim, "BLOCK_V": config.block_v,
+        "DELTA": delta, "STAGES": config.stages,
     }  # fmt: skip
     state = {"HAS_INITIAL": initial is not None, "V_FIRST": v_first}
     outputs = {"STORE_FINAL": final is not None, "SEGMENTED": cut[2] > 1}
     scan = Launcher(chunk_scan.state_scan, walk | state | outputs, {"num_warps": config.warps})
     return Plan(
-        tiles=(heads, slots, config.step * ((2 + delta) * key_dim + config.step)),
-        kind=torch.float16 if l2_norm and config.half else torch.bfloat16,
-        decay=(heads, slots, config.join, key_dim),
+        tiles=(heads, slots, config.chunk * ((2 + delta) * key_dim + config.chunk)),
+        kind=torch.float16 if l2_norm else torch.bfloat16,
+        decay=(heads, slots, key_dim),
         cut=cut,
         intra=_intra(gate, config, key_dim, delta=delta, l2_norm=l2_norm),
         intra_grid=(heads * slots, 1, 1),
@@ -144,9 +145,8 @@ def _intra(
     steepest = -gate.lower_bound * config.chunk / 2
     narrow = gate.kind == "bounded" and steepest <= _HALF_RANGE_NATS
     constants = {
-        "CHUNK": config.chunk, "JOIN": config.join, "K": key_dim, "GATE": gates.CODES[gate.kind],
-        "DELTA": delta, "L2_NORM": l2_norm, "NARROW": narrow,
-        "SCORES": score_bits(config, amd=amd),
+        "CHUNK": config.chunk, "K": key_dim, "GATE": gates.CODES[gate.kind], "DELTA": delta,
+        "L2_NORM": l2_norm, "NARROW": narrow,
     }  # fmt: skip
     options = {"num_warps": config.intra_warps, "num_stages": 1}
     if config.intra_registers is not None and narrow and not amd:
@@ -164,7 +164,7 @@ def _segments(
     _, heads, segments, _ = cut
     key_dim, value_dim = walk["K"], walk["V"]
     count, columns = sequences * heads * segments, value_dim + key_dim
-    prefix = {"CHUNK": config.step, "K": key_dim, "V": value_dim, "BLOCK_V": config.prefix_block_v}
+    prefix = {"CHUNK": config.chunk, "K": key_dim, "V": value_dim, "BLOCK_V": PREFIX_BLOCK_V}
     prefix |= {"STAGES": config.prefix_stages}
     return Segments(
         own=(count, value_dim, key_dim),
@@ -172,8 +172,6 @@ def _segments(
         starts=(count, value_dim, key_dim),
         scan=Launcher(chunk_scan.segment_scan, walk, {"num_warps": config.warps}),
         scan_grid=(columns // config.block_v, heads, sequences * (segments - 1)),
-        prefix=Launcher(
-            chunk_scan.segment_prefix, prefix | state, {"num_warps": config.prefix_warps}
-        ),
-        prefix_grid=(value_dim // config.prefix_block_v, heads, sequences),
+        prefix=Launcher(chunk_scan.segment_prefix, prefix | state, {"num_warps": PREFIX_WARPS}),
+        prefix_grid=(value_dim // PREFIX_BLOCK_V, heads, sequences),
     )

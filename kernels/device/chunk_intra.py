@@ -20,14 +20,6 @@ The inverse is built by a binary tree: with X inverting the diagonal blocks of s
 inverts those of size 2b (L_b: the part of L below them). Its entries stay within [-1, 1] for
 normalised keys, since every partial product of (I - beta k k^T) is a contraction; a Neumann
 series, whose powers grow like binomials for equal keys, overflows fp16 there.
-
-Two chunks a, b in a row are one chunk of twice the length, with P = Kd_b Z_a^T:
-
-    Kd = [Kd_a; Kd_b D_a]    Z = [Z_a D_b - P^T Z_b; Z_b]    Qd = [Qd_a; Qd_b D_a]
-    Y = [[Y_a, 0], [Qd_b Z_a^T - Y_b P, Y_b]]                D = D_a D_b
-
-(D: a chunk's decay; insert R_a into S_b = D_a S + Z_a^T R_a.) That halves K2's serial chain for
-one product more per chunk. All decays run forward, so everything stays within [-1, 1].
 """
 
 from __future__ import annotations
@@ -36,7 +28,7 @@ import triton
 import triton.language as tl
 
 from benchx_kernels.device.chunk_scores import around_middle, below, by_line, by_middle, by_tree
-from benchx_kernels.device.dot import dot16, dot16_add, identity, negative, to_dtype
+from benchx_kernels.device.dot import dot16, identity, negative, to_dtype
 from benchx_kernels.device.gates import log2_decay
 
 
@@ -61,14 +53,14 @@ def locate_chunk(cu_seqlens, slot, n_seqs, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def tiles(work, tile, STEP: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr):
-    """Pointers to Qd, Z [STEP, K], Y [STEP, STEP] and, for the delta rule, -Kd of one step.
+def tiles(work, tile, CHUNK: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr):
+    """Pointers to Qd, Z [C, K], Y [C, C] and, for the delta rule, -Kd of one chunk.
 
-    The workspace is [H, slots, STEP * ((2 + DELTA) K + STEP)]: one allocation, and one place in
+    The workspace is [H, slots, C ((2 + DELTA) K + C)]: one allocation, and one place in
     memory for what is read together.
     """
-    base = work + tile * (STEP * ((2 + DELTA) * K + STEP))
-    return base, base + STEP * K, base + 2 * STEP * K, base + STEP * (2 * K + STEP)
+    base = work + tile * (CHUNK * ((2 + DELTA) * K + CHUNK))
+    return base, base + CHUNK * K, base + 2 * CHUNK * K, base + CHUNK * (2 * K + CHUNK)
 
 
 @triton.jit
@@ -135,27 +127,51 @@ def _rows(
 
 
 @triton.jit
+def _decayed(
+    q, k, log2, CHUNK: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr,
+    L2_NORM: tl.constexpr, NARROW: tl.constexpr, KIND: tl.constexpr,
+):  # fmt: skip
+    """A, M, Kd, Qd, Kr and the decay of a chunk, in the cheapest way that its gate allows."""
+    if NARROW:
+        offset, h = around_middle(log2, CHUNK)
+        return by_middle(q, k, offset, h, CHUNK, KIND)
+    elif GATE <= 2:
+        return by_tree(q, k, log2, CHUNK, K, L2_NORM, KIND)
+    else:
+        return by_line(q, k, log2, CHUNK, K, KIND)
+
+
+@triton.jit
 def _fold(a, m, kr, logit, inside, CHUNK: tl.constexpr):
     """Y = M X and Z = X^T Kr, with X = (I + diag(beta) A)^-1 diag(beta).
 
     The wide product comes last: Triton lays out all products of a block after its last one, and
     after a [C, C] one half of the warps would repeat the others' work.
     """
-    strength = tl.where(inside, 1.0 / (1.0 + tl.exp2(-logit * 1.4426950408889634)), 0.0)
+    decline = tl.exp2(-logit.to(tl.float32) * 1.4426950408889634)
+    strength = tl.where(inside, 1.0 / (1.0 + decline), 0.0)
     x = _inverse(a * strength[:, None], CHUNK) * strength[None, :]
     x16 = to_dtype(x, kr.dtype)
     y = dot16(to_dtype(m, kr.dtype), x16)
     return y, dot16(tl.trans(x16), kr)
 
 
-@triton.jit
-def _chunk(
-    q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
-    kd, qd, z, y, decay, scale, lower_bound,
-    CHUNK: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, GATE: tl.constexpr,
-    DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
+@triton.jit(do_not_specialize=["n_seqs", "n_slots", "heads"])
+def chunk_intra(
+    q, k, g, beta, a_log, dt_bias, cu_seqlens, work, decay,
+    scale, lower_bound, n_seqs, n_slots, heads,
+    CHUNK: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr, DELTA: tl.constexpr,
+    L2_NORM: tl.constexpr, NARROW: tl.constexpr,
 ):  # fmt: skip
-    """One chunk of one head; the pointers of the workspace are at its own tiles, Y's rows WIDTH."""
+    """One chunk of one head. Inputs token-major [T, H, *]; for the workspace see `tiles`."""
+    # One dimension: the others of a grid end at 65535, 2 million tokens in chunks of 32.
+    head = tl.program_id(0) % heads
+    slot = (tl.program_id(0) // heads).to(tl.int64)
+    begin, end = locate_chunk(cu_seqlens, slot, n_seqs, CHUNK)
+    if begin >= end:
+        return
+    tile = head * n_slots + slot
+    qd, z, y, kd = tiles(work, tile, CHUNK, K, DELTA)
     tokens = begin + tl.arange(0, CHUNK)
     inside = tokens < end
     channel = tl.arange(0, K)
@@ -177,108 +193,18 @@ def _chunk(
         bias = tl.load(dt_bias + head * K + channel)[None, :]
     log2 = log2_decay(raw.to(tl.float32), rate, bias, lower_bound, GATE)
     kind: tl.constexpr = z.dtype.element_ty
-    if NARROW:
-        query, key = _rows(q_tile, k_tile, scale, CHUNK, L2_NORM, True)
-        offset, h = around_middle(log2, CHUNK)
-        a, m, kd_tile, qd_tile, kr, total = by_middle(query, key, offset, h, CHUNK, SCORES, kind)
-    else:
-        query, key = _rows(q_tile, k_tile, scale, CHUNK, L2_NORM, False)
-        if GATE <= 2:
-            a, m, kd_tile, qd_tile, kr, total = by_tree(query, key, log2, CHUNK, K, L2_NORM, kind)
-        else:
-            a, m, kd_tile, qd_tile, kr, total = by_line(query, key, log2, CHUNK, K, kind)
-
+    query, key = _rows(q_tile, k_tile, scale, CHUNK, L2_NORM, NARROW)
+    a, m, kd_tile, qd_tile, kr, total = _decayed(
+        query, key, log2, CHUNK, K, GATE, L2_NORM, NARROW, kind
+    )
     row = tl.arange(0, CHUNK)
     wide = row[:, None] * K + channel[None, :]
     tl.store(qd + wide, qd_tile)
-    tl.store(decay + channel, total)
+    tl.store(decay + tile * K + channel, total)
     if DELTA:
         tl.store(kd + wide, negative(kd_tile))  # K2 adds it
-        m, z_tile = _fold(a, m, kr, logit.to(tl.float32), inside, CHUNK)
+        m, z_tile = _fold(a, m, kr, logit, inside, CHUNK)
         tl.store(z + wide, to_dtype(z_tile, kind))
     else:
         tl.store(z + wide, kr)
-    tl.store(y + row[:, None] * WIDTH + row[None, :], to_dtype(m, kind))
-
-
-@triton.jit(noinline=True)
-def _chunk_apart(
-    q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
-    kd, qd, z, y, decay, scale, lower_bound,
-    CHUNK: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, GATE: tl.constexpr,
-    DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
-):  # fmt: skip
-    """`_chunk` as a function of its own: merged, two of them share index arithmetic and spill."""
-    _chunk(
-        q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
-        kd, qd, z, y, decay, scale, lower_bound,
-        CHUNK, K, WIDTH, GATE, DELTA, L2_NORM, NARROW, SCORES,
-    )  # fmt: skip
-
-
-@triton.jit
-def _join(kd, qd, z, y, decay, CHUNK: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr):
-    """Two neighbouring chunks of the workspace become one; `kd` holds -Kd, so this P is -P."""
-    row = tl.arange(0, CHUNK)
-    channel = tl.arange(0, K)
-    upper = row[:, None] * K + channel[None, :]
-    lower = upper + CHUNK * K
-    corner = row[:, None] * (2 * CHUNK) + row[None, :]
-    kind: tl.constexpr = z.dtype.element_ty
-    decay_a = tl.load(decay + channel)
-    decay_b = tl.load(decay + K + channel)
-    z_a = tl.load(z + upper)
-    qd_b = tl.load(qd + lower)
-    cross = dot16(qd_b, tl.trans(z_a))
-    joined = z_a.to(tl.float32) * decay_b[None, :]
-    if DELTA:
-        kd_b = tl.load(kd + lower)
-        z_b = tl.load(z + lower)
-        y_b = tl.load(y + corner + CHUNK * (2 * CHUNK + 1))
-        p = to_dtype(dot16(kd_b, tl.trans(z_a)), kind)
-        cross = dot16_add(y_b, p, cross)
-        joined = dot16_add(tl.trans(p), z_b, joined)
-        tl.store(kd + lower, to_dtype(kd_b.to(tl.float32) * decay_a[None, :], kind))
-    tl.store(qd + lower, to_dtype(qd_b.to(tl.float32) * decay_a[None, :], kind))
-    tl.store(y + corner + CHUNK * 2 * CHUNK, to_dtype(cross, kind))
-    tl.store(y + corner + CHUNK, tl.zeros([CHUNK, CHUNK], kind))
-    tl.debug_barrier()  # every thread has read what is overwritten now
-    tl.store(z + upper, to_dtype(joined, kind))
-    tl.store(decay + channel, decay_a * decay_b)
-
-
-@triton.jit(do_not_specialize=["n_seqs", "n_slots", "heads"])
-def chunk_intra(
-    q, k, g, beta, a_log, dt_bias, cu_seqlens, work, decay,
-    scale, lower_bound, n_seqs, n_slots, heads,
-    CHUNK: tl.constexpr, JOIN: tl.constexpr, K: tl.constexpr, GATE: tl.constexpr,
-    DELTA: tl.constexpr, L2_NORM: tl.constexpr, NARROW: tl.constexpr, SCORES: tl.constexpr,
-):  # fmt: skip
-    """JOIN chunks of one head. Inputs token-major [T, H, *]; for the workspace see `tiles`."""
-    # One dimension: the others of a grid end at 65535, 2 million tokens in steps of 32.
-    head = tl.program_id(0) % heads
-    slot = (tl.program_id(0) // heads).to(tl.int64)
-    STEP: tl.constexpr = JOIN * CHUNK
-    begin, end = locate_chunk(cu_seqlens, slot, n_seqs, STEP)
-    if begin >= end:
-        return
-    tile = head * n_slots + slot
-    qd, z, y, kd = tiles(work, tile, STEP, K, DELTA)
-    decay += tile * JOIN * K
-    if JOIN == 1:
-        _chunk(
-            q, k, g, beta, a_log, dt_bias, begin, end, head, heads,
-            kd, qd, z, y, decay, scale, lower_bound,
-            CHUNK, K, STEP, GATE, DELTA, L2_NORM, NARROW, SCORES,
-        )  # fmt: skip
-    else:
-        for half in tl.range(0, 2, num_stages=1, loop_unroll_factor=1):
-            # A half beyond the end is all zeros, with a decay of one.
-            _chunk_apart(
-                q, k, g, beta, a_log, dt_bias, begin + half * CHUNK, end, head, heads,
-                kd + half * CHUNK * K, qd + half * CHUNK * K, z + half * CHUNK * K,
-                y + half * CHUNK * (STEP + 1), decay + half * K, scale, lower_bound,
-                CHUNK, K, STEP, GATE, DELTA, L2_NORM, NARROW, SCORES,
-            )  # fmt: skip
-        tl.debug_barrier()  # what other threads stored is read back
-        _join(kd, qd, z, y, decay, CHUNK, K, DELTA)
+    tl.store(y + row[:, None] * CHUNK + row[None, :], to_dtype(m, kind))

@@ -130,7 +130,7 @@ def _rescale(state, values, peak, unit, HALF: tl.constexpr):
 def state_scan(
     work, decay, v, cu_seqlens, initial, final, starts, o,
     n_slots, heads, n_segments, segment_chunks,
-    CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BLOCK_V: tl.constexpr, DELTA: tl.constexpr, HAS_INITIAL: tl.constexpr,
     STORE_FINAL: tl.constexpr, V_FIRST: tl.constexpr, SEGMENTED: tl.constexpr,
     STAGES: tl.constexpr,
@@ -172,7 +172,7 @@ def state_scan(
         rest = to_dtype(rest, kind)
         out = dot16(s16, tl.trans(tl.load(qd + wide)))
         out = dot16_add(rest, tl.trans(tl.load(y + square)), out)
-        shrink = tl.load(decay + tile * (HALVES * K) + channel)
+        shrink = tl.load(decay + tile * K + channel)
         z_tile = tl.load(z + wide)
         state = dot16_add(rest, z_tile, state * shrink[None, :])
         if half:
@@ -191,7 +191,7 @@ def state_scan(
 def segment_scan(
     work, decay, v, cu_seqlens, own, transition,
     n_slots, heads, n_segments, segment_chunks,
-    CHUNK: tl.constexpr, HALVES: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BLOCK_V: tl.constexpr, DELTA: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """L^T and P^T of one segment: `own` [N*H*segments, V, K] fp32, `transition` two bf16 [K, K].
@@ -224,7 +224,7 @@ def segment_scan(
         if DELTA:
             kd_tile = tl.load(kd + wide)
             rest = dot16_add(to_dtype(state, kind), tl.trans(kd_tile), rest)
-        shrink = tl.load(decay + tile * (HALVES * K) + channel)
+        shrink = tl.load(decay + tile * K + channel)
         z_tile = tl.load(z + wide)
         state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
     if half:

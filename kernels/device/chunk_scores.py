@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from benchx_kernels.device.dot import dot16, dot16_add, dot_wide, narrow, to_bf16, to_dtype
+from benchx_kernels.device.dot import dot16, dot16_add, narrow, to_bf16, to_dtype
 
 
 @triton.jit
@@ -104,14 +104,12 @@ def around_middle(log2, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def by_middle(
-    q, k, offset, h, CHUNK: tl.constexpr, SCORES: tl.constexpr, KIND: tl.constexpr
-):  # fmt: skip
+def by_middle(q, k, offset, h, CHUNK: tl.constexpr, KIND: tl.constexpr):
     """For a chunk whose decay is at most 2^230: around half of it, in one product.
 
-    2^cum = h 2^offset and so on: two exponentials serve the scores, Kd, Qd and Kr. SCORES: 16
-    rounds the factors, whose exponents exceed fp16's, to bf16; 19 to tf32; 32 keeps them. All is
-    rounded as soon as it can be: that frees registers.
+    2^cum = h 2^offset and so on: two exponentials serve the scores, Kd, Qd and Kr. The factors'
+    exponents exceed fp16's, so they are bf16. All is rounded as soon as it can be: that frees
+    registers.
     """
     row = tl.arange(0, CHUNK)[:, None]
     col = tl.arange(0, CHUNK)[None, :]
@@ -122,16 +120,10 @@ def by_middle(
     kd = to_dtype(ks * h[None, :], KIND)
     kg = k * tl.exp2(-offset)
     kr = to_dtype(kg * h[None, :], KIND)
-    if SCORES == 16:
-        kt = tl.trans(to_bf16(kg))
-        a = dot16(to_bf16(ks), kt)
-        m = dot16(to_bf16(qs), kt)
-    else:
-        a = dot_wide(ks, tl.trans(kg), SCORES == 19)
-        m = dot_wide(qs, tl.trans(kg), SCORES == 19)
+    kt = tl.trans(to_bf16(kg))
     # Above the diagonal the products may overflow; nothing there is selected.
-    a = tl.where(row > col, a, 0.0)
-    m = tl.where(row >= col, m, 0.0)
+    a = tl.where(row > col, dot16(to_bf16(ks), kt), 0.0)
+    m = tl.where(row >= col, dot16(to_bf16(qs), kt), 0.0)
     return a, m, kd, qd, kr, h * h
 
 

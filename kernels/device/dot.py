@@ -88,18 +88,3 @@ def to_dtype(x, DTYPE: tl.constexpr):
         return to_bf16(x)
     else:
         return x.to(DTYPE)
-
-
-@triton.jit
-def dot_wide(a, b, TF32: tl.constexpr):
-    """a @ b of fp32 tiles whose exponents exceed fp16's, in tf32 or, where there is none, fp32."""
-    if INTERPRETED:
-        # A device reads ten bits of mantissa and ignores the rest.
-        mask = tl.full([1, 1], 0xFFFFE000, tl.uint32)
-        a = (a.to(tl.uint32, bitcast=True) & mask).to(tl.float32, bitcast=True)
-        b = (b.to(tl.uint32, bitcast=True) & mask).to(tl.float32, bitcast=True)
-        return tl.dot(a, b, input_precision="ieee")
-    elif TF32:
-        return tl.dot(a, b, input_precision="tf32")
-    else:
-        return tl.dot(a, b, input_precision="ieee")

@@ -1,18 +1,16 @@
 """Compile the kernels of the linear family for one target; one JSON line for each kernel.
 
 python compile_linear.py sm_90 kda softplus scalar scan_128 segments prefix decode
-A name's suffix `-joined` takes two chunks as one, `-bf16` the workspace of unnormalised keys.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from compile_ahead import compiled, main
 from triton.compiler import CompiledKernel
 
-from benchx_kernels._configs import decode_config, scan_cut, score_bits
+from benchx_kernels._configs import PREFIX_BLOCK_V, PREFIX_WARPS, decode_config, scan_cut
 from benchx_kernels.device import chunk_intra, chunk_scan, decode
 
 TYPES = {
@@ -33,18 +31,14 @@ def type_of(name: str) -> str:
 def build(name: str, target: str) -> CompiledKernel:
     """One kernel by name, cut as it is cut on that target."""
     amd = target.startswith("gfx")
-    name, _, form = name.partition("-")
     cut = scan_cut(WIDTH, WIDTH, amd=amd)
-    if form == "joined":
-        cut = replace(cut, join=2, stages=1 if amd else 2)
     limit = {} if amd or name != "kda" else {"maxnreg": cut.intra_registers}
-    shape: dict[str, Any] = {"CHUNK": cut.step, "K": WIDTH, "V": WIDTH}
+    shape: dict[str, Any] = {"CHUNK": cut.chunk, "K": WIDTH, "V": WIDTH}
     state = {"HAS_INITIAL": True, "V_FIRST": True}
     if name in GATES:
         gate, narrow = GATES[name]
-        constants = {"CHUNK": cut.chunk, "JOIN": cut.join, "K": WIDTH, "GATE": gate}
+        constants = {"CHUNK": cut.chunk, "K": WIDTH, "GATE": gate}
         constants |= {"DELTA": True, "L2_NORM": True, "NARROW": narrow}
-        constants |= {"SCORES": score_bits(cut, amd=amd)}
         warps = cut.intra_warps
         return compiled(
             chunk_intra.chunk_intra, type_of, constants, target, num_warps=warps, **limit
@@ -55,11 +49,11 @@ def build(name: str, target: str) -> CompiledKernel:
         constants |= {"L2_NORM": True, "V_FIRST": True, "HAS_SLOTS": True}
         return compiled(decode.decode_step, type_of, constants, target, num_warps=step.warps)
     if name == "prefix":
-        constants = shape | state | {"BLOCK_V": 16, "STAGES": cut.prefix_stages}
+        constants = shape | state | {"BLOCK_V": PREFIX_BLOCK_V, "STAGES": cut.prefix_stages}
         return compiled(
-            chunk_scan.segment_prefix, type_of, constants, target, num_warps=cut.prefix_warps
+            chunk_scan.segment_prefix, type_of, constants, target, num_warps=PREFIX_WARPS
         )
-    walk = {"HALVES": cut.join, "BLOCK_V": cut.block_v, "DELTA": True, "STAGES": cut.stages}
+    walk = {"BLOCK_V": cut.block_v, "DELTA": True, "STAGES": cut.stages}
     if name == "segments":
         return compiled(chunk_scan.segment_scan, type_of, shape | walk, target, num_warps=cut.warps)
     width = int(name.removeprefix("scan_"))

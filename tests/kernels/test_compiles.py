@@ -25,8 +25,7 @@ HOPPER = (
 )  # fmt: skip
 PORTABLE = ("prefill", "decode_12", "decode_128")
 LINEAR = (
-    "kda", "kda-joined", "softplus", "softplus-joined", "scalar", "scan_64", "scan_128",
-    "scan_128-joined", "segments", "segments-joined", "prefix", "decode",
+    "kda", "softplus", "scalar", "scan_64", "scan_128", "segments", "prefix", "decode",
 )  # fmt: skip
 
 

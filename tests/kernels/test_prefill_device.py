@@ -25,19 +25,13 @@ from benchx_kernels.chunk_prefill import States, chunk_prefill
 
 pytestmark = pytest.mark.gpu
 AMD = torch.version.hip is not None
-SINGLE = scan_cut(128, 128, amd=AMD)
-JOINED = replace(SINGLE, join=2, stages=1 if AMD else 2)
+DEFAULT = scan_cut(128, 128, amd=AMD)
 CUTS = {
-    "single": SINGLE,
-    "single, tf32 scores": replace(SINGLE, scores="tf32"),
-    "single, segments": replace(SINGLE, segment_chunks=3),
-    "joined": JOINED,
-    "joined, tf32 scores": replace(JOINED, scores="tf32"),
-    "joined, 128 registers": replace(JOINED, intra_registers=128),
-    "joined, segments": replace(JOINED, segment_chunks=2),
-    "joined, three stages": replace(JOINED, stages=3),
-    "joined, whole values": replace(JOINED, block_v=128, warps=8),
-    "single, whole values": replace(SINGLE, block_v=128, warps=8),
+    "default": DEFAULT,
+    "segments": replace(DEFAULT, segment_chunks=3),
+    "whole values": replace(DEFAULT, block_v=128, warps=8),
+    "two stages": replace(DEFAULT, stages=2),
+    "128 registers": replace(DEFAULT, intra_registers=128),
 }
 BOUND = 0.005
 RUNS = 20
@@ -90,11 +84,16 @@ def test_every_cut_is_right(device: Device, config: PrefillConfig) -> None:
 
 
 @pytest.mark.parametrize("gate", ["bounded", "softplus", "log"])
-@pytest.mark.parametrize("join", [1, 2])
 @pytest.mark.parametrize("width", [64, 128, 256])
-def test_every_width_is_right(device: Device, width: int, join: int, gate: str) -> None:
-    cut = scan_cut(width, width, amd=AMD)
-    config = replace(cut, join=join, stages=cut.stages if join == 1 else 1)
+def test_every_width_is_right(device: Device, width: int, gate: str) -> None:
+    inputs = made(device, seqlens="300+33", head_dim=width, value_dim=width, gate=gate)
+    assert found_wrong(inputs, scan_cut(width, width, amd=AMD)) is None
+
+
+@pytest.mark.parametrize("gate", ["bounded", "softplus", "log"])
+@pytest.mark.parametrize("width", [64, 128])
+def test_segments_of_every_width_are_right(device: Device, width: int, gate: str) -> None:
+    config = replace(scan_cut(width, width, amd=AMD), segment_chunks=3)
     inputs = made(device, seqlens="300+33", head_dim=width, value_dim=width, gate=gate)
     assert found_wrong(inputs, config) is None
 
@@ -128,23 +127,20 @@ def test_twenty_runs_are_bit_equal(device: Device, config: PrefillConfig) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [SINGLE, JOINED], ids=["single", "joined"])
-def test_a_sequence_beyond_2_to_the_31_elements_is_as_if_alone(
-    device: Device, config: PrefillConfig
-) -> None:
+def test_a_sequence_beyond_2_to_the_31_elements_is_as_if_alone(device: Device) -> None:
     if device.memory_bytes < 100 * 2**30:
         pytest.skip("needs 100 GiB of device memory")
     lengths = "+".join(map(str, BEYOND_INT32))
     inputs = made(device, seqlens=lengths, heads=128, initial_state=False)
     assert inputs.q.numel() > 2**31
-    o, final = prefill(inputs, config)
+    o, final = prefill(inputs, DEFAULT)
     first = BEYOND_INT32[0]
     alone = replace(
         inputs, q=inputs.q[first:], k=inputs.k[first:], v=inputs.v[first:], g=inputs.g[first:],
         beta_logits=inputs.beta_logits[first:], lengths=BEYOND_INT32[1:],
         cu_seqlens=inputs.cu_seqlens[1:] - first,
     )  # fmt: skip
-    expected, state = prefill(alone, config)
+    expected, state = prefill(alone, DEFAULT)
     assert torch.equal(o[first:], expected)
     assert torch.equal(final[1:], state)
 

@@ -1,4 +1,4 @@
-"""Chunks joined in pairs and the fp16 workspace."""
+"""Our prefill at every tail of a sequence, and what the range and bits of fp16 must hold."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 BOUND = 0.005
 WIDTH = 64
-SINGLE = scan_cut(WIDTH, WIDTH, amd=False)
-JOINED = replace(SINGLE, join=2)
-EXACT = replace(JOINED, scores="tf32")
-# A last pair of one half, a pair's first half cut short, empty ones, and whole pairs only.
+CUT = scan_cut(WIDTH, WIDTH, amd=False)
+SEGMENTS = replace(CUT, segment_chunks=1)
+# One token, one less and one more than a chunk, empty ones, and whole chunks only.
 TAILS = ("1", "31+0+33", "64+96", "65+17+0+128")
 
 
@@ -55,17 +54,10 @@ def found_wrong(inputs: LinearInputs, config: PrefillConfig) -> str | None:
     return judge(outputs, operator.output_specs(inputs), operator.reference(inputs), BOUND).reason
 
 
-@pytest.mark.parametrize("config", [EXACT, JOINED], ids=["tf32", "bf16"])
+@pytest.mark.parametrize("config", [CUT, SEGMENTS], ids=["whole", "segments"])
 @pytest.mark.parametrize("seqlens", TAILS)
-def test_joined_chunks_are_right_at_every_tail(
-    interpreter: Device, seqlens: str, config: PrefillConfig
-) -> None:
+def test_every_tail_is_right(interpreter: Device, seqlens: str, config: PrefillConfig) -> None:
     assert found_wrong(made(seqlens=seqlens), config) is None
-
-
-@pytest.mark.parametrize("seqlens", TAILS)
-def test_segments_are_right_at_every_tail(interpreter: Device, seqlens: str) -> None:
-    assert found_wrong(made(seqlens=seqlens), replace(SINGLE, segment_chunks=1)) is None
 
 
 def test_segments_of_heads_too_wide_for_the_prefix_are_refused(interpreter: Device) -> None:
@@ -85,14 +77,14 @@ def test_segments_of_heads_too_wide_for_the_prefix_are_refused(interpreter: Devi
     ],
     ids=str,
 )
-def test_every_form_of_the_family_joins(
+def test_every_form_of_the_family_can_be_cut_into_segments(
     interpreter: Device, operator: str, axes: dict[str, str | bool]
 ) -> None:
-    assert found_wrong(made(operator, seqlens="97", **axes), JOINED) is None
+    assert found_wrong(made(operator, seqlens="97", **axes), SEGMENTS) is None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [SINGLE, JOINED, EXACT], ids=["single", "joined", "tf32"])
+@pytest.mark.parametrize("config", [CUT, SEGMENTS], ids=["whole", "segments"])
 @pytest.mark.parametrize("keys", [identical_keys, correlated_keys])
 @pytest.mark.parametrize("size", [0.0, 0.1, 1.0])
 def test_a_thousand_equal_keys_without_decay_stay_within_the_bound(
@@ -134,4 +126,4 @@ def test_values_that_grow_by_a_factor_of_2_to_the_80_stay_right(interpreter: Dev
     v = inputs.v.clone()
     v[:64] *= 2.0**-40
     v[128:] *= 2.0**40
-    assert found_wrong(replace(inputs, v=v), JOINED) is None
+    assert found_wrong(replace(inputs, v=v), CUT) is None
