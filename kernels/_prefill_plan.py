@@ -9,6 +9,7 @@ import torch
 
 from benchx_kernels._checks import GateForm, check_prefill, check_states, require
 from benchx_kernels._configs import (
+    LOCAL_REGISTERS,
     PREFIX_BLOCK_V,
     PREFIX_WARPS,
     WIDEST_SEGMENTED,
@@ -166,11 +167,14 @@ def _segments(
     count, columns = sequences * heads * segments, value_dim + key_dim
     prefix = {"CHUNK": config.chunk, "K": key_dim, "V": value_dim, "BLOCK_V": PREFIX_BLOCK_V}
     prefix |= {"STAGES": config.prefix_stages}
+    options = {"num_warps": config.warps}
+    if torch.version.hip is None:
+        options["maxnreg"] = LOCAL_REGISTERS
     return Segments(
         own=(count, value_dim, key_dim),
         transition=(count, 2, key_dim, key_dim),
         starts=(count, value_dim, key_dim),
-        scan=Launcher(chunk_scan.segment_scan, walk, {"num_warps": config.warps}),
+        scan=Launcher(chunk_scan.segment_scan, walk, options),
         scan_grid=(columns // config.block_v, heads, sequences * (segments - 1)),
         prefix=Launcher(chunk_scan.segment_prefix, prefix | state, {"num_warps": PREFIX_WARPS}),
         prefix_grid=(value_dim // PREFIX_BLOCK_V, heads, sequences),

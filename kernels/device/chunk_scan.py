@@ -187,6 +187,62 @@ def state_scan(
         tl.store(final + window, to_dtype(state, final.dtype.element_ty))
 
 
+@triton.jit
+def _own_state(
+    work, decay, v, tile, token, end, head, heads, column, count,
+    CHUNK: tl.constexpr, K: tl.constexpr, V: tl.constexpr, DELTA: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """Columns of L^T, fp32 [BLOCK_V, K], of the `count` chunks from `tile` and `token` on."""
+    kind: tl.constexpr = work.dtype.element_ty
+    half: tl.constexpr = kind == tl.float16
+    row = tl.arange(0, CHUNK)
+    channel = tl.arange(0, K)
+    wide = row[:, None] * K + channel[None, :]
+    state = tl.zeros([column.shape[0], K], tl.float32)
+    state, peak, unit = _enter(state, half)
+    for chunk in tl.range(0, count, num_stages=STAGES):
+        _, z, _, kd = tiles(work, tile + chunk, CHUNK, K, DELTA)
+        rest = _values(v, token + chunk * CHUNK, end, head, heads, column, CHUNK, V)
+        state, rest, peak, unit = _rescale(state, rest, peak, unit, half)
+        if DELTA:
+            kd_tile = tl.load(kd + wide)
+            rest = dot16_add(to_dtype(state, kind), tl.trans(kd_tile), rest)
+        shrink = tl.load(decay + (tile + chunk) * K + channel)
+        z_tile = tl.load(z + wide)
+        state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
+    if half:
+        state = state * unit[:, None]
+    return state
+
+
+@triton.jit
+def _transition(
+    work, decay, tile, column, count,
+    CHUNK: tl.constexpr, K: tl.constexpr, DELTA: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Columns of P^T, fp32 [BLOCK_V, K], of the `count` chunks from `tile` on.
+
+    A walk without values is two thirds as long; and P, which contracts, stays in fp16's range
+    without units.
+    """
+    kind: tl.constexpr = work.dtype.element_ty
+    row = tl.arange(0, CHUNK)
+    channel = tl.arange(0, K)
+    wide = row[:, None] * K + channel[None, :]
+    state = tl.where(column[:, None] == channel[None, :], 1.0, 0.0)
+    for chunk in tl.range(0, count, num_stages=STAGES):
+        _, z, _, kd = tiles(work, tile + chunk, CHUNK, K, DELTA)
+        shrink = tl.load(decay + (tile + chunk) * K + channel)
+        if DELTA:
+            rest = dot16(to_dtype(state, kind), tl.trans(tl.load(kd + wide)))
+            z_tile = tl.load(z + wide)
+            state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
+        else:
+            state = state * shrink[None, :]
+    return state
+
+
 @triton.jit(do_not_specialize=["n_slots", "heads", "n_segments", "segment_chunks"])
 def segment_scan(
     work, decay, v, cu_seqlens, own, transition,
@@ -199,42 +255,33 @@ def segment_scan(
     The last segment's are not needed: the grid leaves it out. P as a sum of two is what
     `segment_prefix` multiplies: there, every program would convert all of it at every step.
     """
-    first = tl.program_id(0) * BLOCK_V
+    # A processor's programs are as far apart as there are processors. L and P change places in
+    # every other head and segment, or all of them could be L's, which take longer.
+    BLOCKS: tl.constexpr = (V + K) // BLOCK_V
+    turn = ((tl.program_id(1) + tl.program_id(2) * heads) & 1) * (BLOCKS // 2)
+    first = (tl.program_id(0) + turn) % BLOCKS * BLOCK_V
     head = tl.program_id(1).to(tl.int64)
     seq = tl.program_id(2) // (n_segments - 1)
     segment = tl.program_id(2) % (n_segments - 1)
     start, end, slot0, chunks = _sequence(cu_seqlens, seq, CHUNK)
     low = segment * segment_chunks
-    high = low + segment_chunks
-    if high >= chunks:  # a shorter sequence's last segment, or none
+    if low + segment_chunks >= chunks:  # a shorter sequence's last segment, or none
         return
-    row = tl.arange(0, CHUNK)
-    channel = tl.arange(0, K)
-    column = first + tl.arange(0, BLOCK_V)
-    kind: tl.constexpr = work.dtype.element_ty
-    half: tl.constexpr = kind == tl.float16
-    state = tl.where((column - V)[:, None] == channel[None, :], 1.0, 0.0)
-    state, peak, unit = _enter(state, half)
-    wide = row[:, None] * K + channel[None, :]
-    for chunk in tl.range(low, high, num_stages=STAGES):
-        tile = head * n_slots + slot0 + chunk
-        _, z, _, kd = tiles(work, tile, CHUNK, K, DELTA)
-        rest = _values(v, start + chunk * CHUNK, end, head, heads, column, CHUNK, V)
-        state, rest, peak, unit = _rescale(state, rest, peak, unit, half)
-        if DELTA:
-            kd_tile = tl.load(kd + wide)
-            rest = dot16_add(to_dtype(state, kind), tl.trans(kd_tile), rest)
-        shrink = tl.load(decay + tile * K + channel)
-        z_tile = tl.load(z + wide)
-        state = dot16_add(to_dtype(rest, kind), z_tile, state * shrink[None, :])
-    if half:
-        state = state * unit[:, None]
+    tile = head * n_slots + slot0 + low
     index = ((seq * heads + head) * n_segments + segment).to(tl.int64)
+    channel = tl.arange(0, K)
     if first < V:
+        column = first + tl.arange(0, BLOCK_V)
+        state = _own_state(
+            work, decay, v, tile, start + low * CHUNK, end, head, heads, column,
+            segment_chunks, CHUNK, K, V, DELTA, STAGES,
+        )  # fmt: skip
         tl.store(own + index * V * K + column[:, None] * K + channel[None, :], state)
     else:
+        column = first - V + tl.arange(0, BLOCK_V)
+        state = _transition(work, decay, tile, column, segment_chunks, CHUNK, K, DELTA, STAGES)
         major, minor = split_bf16(state)
-        target = transition + index * 2 * K * K + (column - V)[:, None] * K + channel[None, :]
+        target = transition + index * 2 * K * K + column[:, None] * K + channel[None, :]
         tl.store(target, major)
         tl.store(target + K * K, minor)
 

@@ -10,7 +10,13 @@ from typing import Any
 from compile_ahead import compiled, main
 from triton.compiler import CompiledKernel
 
-from benchx_kernels._configs import PREFIX_BLOCK_V, PREFIX_WARPS, decode_config, scan_cut
+from benchx_kernels._configs import (
+    LOCAL_REGISTERS,
+    PREFIX_BLOCK_V,
+    PREFIX_WARPS,
+    decode_config,
+    scan_cut,
+)
 from benchx_kernels.device import chunk_intra, chunk_scan, decode
 
 TYPES = {
@@ -55,7 +61,10 @@ def build(name: str, target: str) -> CompiledKernel:
         )
     walk = {"BLOCK_V": cut.block_v, "DELTA": True, "STAGES": cut.stages}
     if name == "segments":
-        return compiled(chunk_scan.segment_scan, type_of, shape | walk, target, num_warps=cut.warps)
+        limit = {} if amd else {"maxnreg": LOCAL_REGISTERS}
+        return compiled(
+            chunk_scan.segment_scan, type_of, shape | walk, target, num_warps=cut.warps, **limit
+        )
     width = int(name.removeprefix("scan_"))
     constants = shape | walk | state | {"K": width, "V": width}
     constants |= {"STORE_FINAL": True, "SEGMENTED": False}
