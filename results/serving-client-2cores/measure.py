@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import clients
+from replay import replay
 from side_by_side import Comparison, compare
 
 from benchx.serving.calibrate import CalibrationLoad, calibrate_client
@@ -136,6 +137,7 @@ def main() -> None:
     burst = CalibrationLoad(concurrency=256, requests=512, output_tokens=TOKENS, pace=PACED)
     steady = CalibrationLoad(rate_req_s=40.0, requests=300, output_tokens=TOKENS, pace=PACED)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "replay": lambda: replay(TOKENS),
         "fixed_work": lambda: cost(root_url(given.url)),
         "burst_256": lambda: calibrate_client(burst).to_json(),
         "open_40": lambda: calibrate_client(steady).to_json(),

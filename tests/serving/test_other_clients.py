@@ -326,3 +326,15 @@ def test_the_engine_is_asked_for_the_load_alone(script: Callable[[str], ModuleTy
     means_ms = script("engine_times").means_ms
     before, after = {"ttft_mean_ms": (3.0, 10.0)}, {"ttft_mean_ms": (4.0, 30.0)}
     assert means_ms(before, after) == {"ttft_mean_ms": pytest.approx(50.0)}
+
+
+@pytest.mark.parametrize("events", [1, 4])
+def test_a_replay_costs_something_for_each_way_of_reading(
+    events: int, script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = script("replay")
+    monkeypatch.setattr(replay, "ANSWERS", 20)
+    monkeypatch.setattr(replay, "ROUNDS", 1)
+    cost = replay.replay(16)[f"events_per_read_{events}"]
+    assert set(cost) == {"receive_cpu_ms_per_1000_tokens", "decode_cpu_ms_per_1000_tokens"}
+    assert all(value > 0 for value in cost.values())
