@@ -172,6 +172,7 @@ def chunk_intra(
         return
     tile = head * n_slots + slot
     qd, z, y, kd = tiles(work, tile, CHUNK, K, DELTA)
+    decay += tile * K
     tokens = begin + tl.arange(0, CHUNK)
     inside = tokens < end
     channel = tl.arange(0, K)
@@ -200,7 +201,7 @@ def chunk_intra(
     row = tl.arange(0, CHUNK)
     wide = row[:, None] * K + channel[None, :]
     tl.store(qd + wide, qd_tile)
-    tl.store(decay + tile * K + channel, total)
+    tl.store(decay + channel, total)
     if DELTA:
         tl.store(kd + wide, negative(kd_tile))  # K2 adds it
         m, z_tile = _fold(a, m, kr, logit, inside, CHUNK)
