@@ -121,9 +121,12 @@ def test_values_beyond_the_range_of_fp16_lose_nothing(interpreter: Device, power
         assert torch.equal(plain * 2.0**power, scaled)
 
 
-def test_values_that_grow_by_a_factor_of_2_to_the_80_stay_right(interpreter: Device) -> None:
+@pytest.mark.parametrize("config", [CUT, SEGMENTS], ids=["whole", "segments"])
+def test_values_that_grow_by_a_factor_of_2_to_the_80_stay_right(
+    interpreter: Device, config: PrefillConfig
+) -> None:
     inputs = made(seqlens="200")
     v = inputs.v.clone()
     v[:64] *= 2.0**-40
     v[128:] *= 2.0**40
-    assert found_wrong(replace(inputs, v=v), CUT) is None
+    assert found_wrong(replace(inputs, v=v), config) is None
