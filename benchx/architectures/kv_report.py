@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchx.architectures.cache import (
@@ -155,8 +155,13 @@ def kv_report(
     machine: Machine | None,
     prefill: PrefillModel | None,
     tiers: Sequence[Tier],
+    measured_s: Mapping[int, float] | None = None,
 ) -> KvReport:
-    """Put it together; what is not known stays None."""
+    """Put it together; what is not known stays None.
+
+    `measured_s` (tokens -> seconds of a prefill) stands in its own rows in the place of `prefill`,
+    the curve through it, which serves the lengths between and the break-even points.
+    """
     counted, published = parameters(arch), arch.checkpoint
     routed, others = published.routed_experts, published.others
     rank_weights = counted.rank_weight_bytes(
@@ -177,13 +182,17 @@ def kv_report(
         contexts=(),
         tiers=tuple(_tier_row(tier, left, prefill) for tier in tiers),
     )
-    rows = tuple(_context_row(context, left, report) for context in contexts)
+    known = measured_s or {}
+    rows = tuple(_context_row(context, left, report, known.get(context)) for context in contexts)
     return KvReport(**{**vars(report), "contexts": rows})
 
 
-def _context_row(context: int, left: Footprint, report: KvReport) -> ContextRow:
+def _context_row(
+    context: int, left: Footprint, report: KvReport, seconds: float | None
+) -> ContextRow:
     size = left.total_bytes(context)
-    seconds = report.prefill.seconds(context) if report.prefill else None
+    if seconds is None and report.prefill is not None:
+        seconds = report.prefill.seconds(context)
     sequences = None
     if report.machine is not None:
         held = context * rank_cache_bytes_per_token(report.arch, report.form, report.ranks)

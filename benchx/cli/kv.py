@@ -113,6 +113,7 @@ def kv(
         machine=machine,
         prefill=measured.model if measured else _bound(arch, machine, rate, mfu),
         tiers=_tiers(tiers, tier or ()),
+        measured_s=measured.seconds if measured else None,
     )
     _show(report, measured, as_json=as_json)
     if chart is not None:

@@ -240,6 +240,17 @@ def test_prefills_of_several_runs_make_one_curve(benchx: Command, made: Made) ->
     assert data["prefill"]["source"] == "measured, one, two"
 
 
+def test_a_measured_length_shows_what_was_measured_and_not_the_curve(
+    benchx: Command, made: Made
+) -> None:
+    times = {1024: 0.007, 8192: 0.030, 32768: 0.100, 131072: 0.800}  # on no quadratic
+    run = made("uneven", prefill_of(times.__getitem__, *times))
+    found = benchx("kv", KIMI, "--run", run, "--context", "1k,8k,16k,32k,128k", "--json")
+    rows = {row["context"]: row["prefill_s"] for row in json.loads(found.out)["contexts"]}
+    assert {length: rows[length] for length in times} == times
+    assert times[8192] < rows[16384] < times[32768]
+
+
 def test_the_peak_of_a_prefill_is_weights_cache_states_and_what_a_call_works_with(
     benchx: Command, made: Made
 ) -> None:
