@@ -13,10 +13,9 @@ _FEWEST_STEPS = 8
 _MOST_SEGMENTS = 32
 # K2 on an H200, K = V = 128, chunks of 32 tokens, in microseconds: a chunk's step of a program
 # alone on its processor and of each of two or three that share it, with outputs (two fit) and
-# without (three fit; measured while transitions still walked with values); a pass besides its
-# steps; a segment's turn in the prefix.
+# without (three fit); a pass besides its steps; a segment's turn in the prefix.
 _STEP_US = (0.87, 1.42)
-_LOCAL_STEP_US = (0.585, 0.86, 1.19)
+_LOCAL_STEP_US = (0.61, 0.87, 1.12)
 _PASS_US, _PREFIX_US = 6.0, 1.24
 PREFIX_BLOCK_V, PREFIX_WARPS = 16, 4
 LOCAL_REGISTERS = 168  # of a thread of the pass without outputs, so that three programs fit
