@@ -29,6 +29,8 @@ class CpuTimer:
 
     Args:
         cache: Flushed before each sample; None measures warm.
+        wait: Waits for a device that has a part in the calls: each call then begins on an idle
+            device and ends when it is idle again.
         clock_ns: Monotonic clock in nanoseconds.
     """
 
@@ -36,9 +38,13 @@ class CpuTimer:
     synchronous = True
 
     def __init__(
-        self, cache: ColdCache | None, *, clock_ns: Callable[[], int] = time.perf_counter_ns
+        self,
+        cache: ColdCache | None,
+        *,
+        wait: Callable[[], None] | None = None,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        self._cache, self._clock_ns = cache, clock_ns
+        self._cache, self._wait, self._clock_ns = cache, wait, clock_ns
         self._calibrated: dict[tuple[int, ...], tuple[int, tuple[PreparedCall, ...]]] = {}
 
     def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
@@ -76,7 +82,11 @@ class CpuTimer:
         """Mean milliseconds of `inner` calls, starting the rotation at `index * inner`."""
         picked = [calls[(index * inner + i) % len(calls)] for i in range(inner)]
         restore(picked, self._cache)
-        runs = [call.run for call in picked]
+        runs: list[Callable[[], object]] = []
+        for call in picked:
+            runs += [call.run] if self._wait is None else [call.run, self._wait]
+        if self._wait is not None:
+            self._wait()
         start_ns = self._clock_ns()
         for run in runs:
             run()

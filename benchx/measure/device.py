@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from benchx.core.device import Device
@@ -32,6 +33,12 @@ def probe_device(index: int = 0) -> Device:
     if not 0 <= index < len(devices) - 1:
         raise UsageError(f"device {index} was asked for; the GPUs here are 0..{len(devices) - 2}")
     return devices[index]
+
+
+@cache
+def host_device() -> Device:
+    """The CPU of this machine, also where it has a GPU."""
+    return _cpu()
 
 
 def _gpu(index: int, count: int) -> Device:

@@ -16,12 +16,18 @@ from benchx.measure.sampling import (
     gpu_call_time_ms,
     restore,
 )
+from benchx.stats.summary import median
 
 if TYPE_CHECKING:
     import torch
 
 _SPIN_MS = (0.05, 20.0)
 """Least and longest time the device is kept busy before a call."""
+
+_EMPTY_SHARE = 1.5
+"""Below so many times an empty pair of events nothing was between them; a kernel takes longer."""
+
+_EMPTY_PAIRS = 8
 
 
 class EventTimer:
@@ -37,7 +43,9 @@ class EventTimer:
     With `spin` (timer `events_spin`) the device is kept busy before the start event for longer
     than the host takes to submit the call, so that device time has no launch gaps in it: what
     the kernels take back to back, as in a graph or behind other work. It is a different
-    question, hence a different timer name in the record.
+    question, hence a different timer name in the record. Work that the host does in `run` passes
+    during the spin and costs nothing, so calls in which it has a share are for the host's clock;
+    a batch whose events lie as close as with no call between them is noted `no_device_work`.
 
     Resolution of the events is about 0.5 us by the CUDA documentation, so calls of a few
     microseconds belong to the graph timer.
@@ -70,16 +78,24 @@ class EventTimer:
                 end.record()
                 late += gpu.has_happened(start)
             torch.cuda.synchronize()
-        pairs = self._events[:count]
+        device_ms = tuple(gpu.elapsed_ms(start, end) for start, end in self._events[:count])
         return SampleBatch(
-            device_time_ms=tuple(gpu.elapsed_ms(start, end) for start, end in pairs),
+            device_time_ms=device_ms,
             host_time_ms=tuple(ns / 1e6 for ns in host_ns),
             late=late,
+            notes=self._notes(device_ms),
         )
 
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
         """See `Timer.call_time_ms`."""
         return gpu_call_time_ms(call, count, device=self._device, cache=self._cache)
+
+    def _notes(self, device_ms: tuple[float, ...]) -> tuple[str, ...]:
+        """Only behind a spin do events tell: on an idle device they lie as far apart as calls."""
+        if self._spin is None or not device_ms:
+            return ()
+        nothing = median(device_ms) <= _EMPTY_SHARE * self._spin.empty_ms
+        return ("no_device_work",) if nothing else ()
 
     def _submit(self, call: PreparedCall, start: torch.cuda.Event | None) -> int:
         """Queue one call, with `start` just before it; returns the host's nanoseconds in it."""
@@ -104,7 +120,11 @@ class EventTimer:
 
 
 class _Spin:
-    """A kernel that occupies the device, without touching memory, for as long as asked."""
+    """A kernel that occupies the device, without touching memory, for as long as asked.
+
+    Attributes:
+        empty_ms: What two events read that are queued behind it with nothing between them.
+    """
 
     def __init__(self, device: Device) -> None:
         import torch
@@ -117,6 +137,7 @@ class _Spin:
         self._duration_ms = _SPIN_MS[0]
         with torch.cuda.device(device.index):
             self._cycles_per_ms = self._measure_cycles_per_ms()
+            self.empty_ms = self._measure_empty_ms()
 
     def queue(self) -> None:
         """Occupy the current stream for the present duration."""
@@ -126,6 +147,19 @@ class _Spin:
         """Make the next spin last twice `host_ms`, within bounds; it shrinks slowly."""
         least, longest = _SPIN_MS
         self._duration_ms = min(longest, max(least, 2 * host_ms, 0.8 * self._duration_ms))
+
+    def _measure_empty_ms(self) -> float:
+        import torch
+
+        times_ms = []
+        start, end = (gpu.timing_event() for _ in range(2))
+        for _ in range(_EMPTY_PAIRS):
+            self.queue()
+            start.record()
+            end.record()
+            torch.cuda.synchronize()
+            times_ms.append(gpu.elapsed_ms(start, end))
+        return median(times_ms[1:])  # the first records also make the driver's events
 
     @staticmethod
     def _measure_cycles_per_ms() -> float:

@@ -20,6 +20,9 @@ _MAX_BATCH = 20
 _LATE_SHARE = 0.1
 """Above this share of late samples a figure is `host_bound`."""
 
+_WAITED = 1.5
+"""So many times the time of a whole lone call is more than submitting it can take."""
+
 _CALL_TIME_SHARE = 5
 """One call-time sample for each so many device-time samples."""
 
@@ -32,7 +35,9 @@ class Measured:
         samples: `device_time_ms`, `host_time_ms` and `call_time_ms` -> samples.
         stop: Why sampling ended.
         notes: Sorted; `host_bound` when over 10 % of the samples may hold launch gaps,
-            `slow_submission` when they hold none but the host takes longer than the device.
+            `slow_submission` when they hold none but the host takes longer than the device,
+            `waits_for_device` when a call returned much later than a lone one is over: it waited
+            for what the timer had queued before it.
         elapsed_s: Time spent on this entry, flushes and resets included.
     """
 
@@ -101,6 +106,8 @@ class _Entry:
             notes.add("host_bound")
         elif median(self.host_ms) > median(self.device_ms):
             notes.add("slow_submission")
+        if self.call_ms and median(self.host_ms) > _WAITED * median(self.call_ms):
+            notes.add("waits_for_device")
         samples = {
             "device_time_ms": tuple(self.device_ms),
             "host_time_ms": tuple(self.host_ms),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from benchx.core.axes import AxisSpec, Params
 from benchx.core.call import OutputSpec, PreparedCall, Reference
@@ -96,6 +96,24 @@ class Operator(Protocol[I_]):
 
     def work(self, params: Params) -> Work:
         """FLOPs, minimum bytes, tokens and KV bytes of one call."""
+
+
+HostShare = Literal["none", "part", "all"]
+
+
+@runtime_checkable
+class SharesWithHost(Protocol):
+    """What an operator adds if on a GPU machine some of its work is done by the host.
+
+    Without it all work of an operator counts as the device's, which events on the device time.
+    """
+
+    def host_share(self, params: Params) -> HostShare:
+        """What the host does of a call, whichever backend makes it.
+
+        "none": it submits. "part": it copies or computes too (packing, staging). "all": the
+        device has no part in it; inputs are then made on the CPU.
+        """
 
 
 class Backend(Protocol[I_contra]):

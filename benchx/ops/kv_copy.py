@@ -14,8 +14,8 @@ from benchx.core.axes import AxisSpec, Params
 from benchx.core.call import OutputSpec, Reference
 from benchx.core.record import Work
 from benchx.core.units import format_bytes
-from benchx.ops.base import register
-from benchx.ops.kv_copy_backends import COPY_BACKENDS
+from benchx.ops.base import HostShare, register
+from benchx.ops.kv_copy_backends import COPY_BACKENDS, host_packs, on_device
 from benchx.ops.linear_inputs import TensorFields
 
 if TYPE_CHECKING:
@@ -124,6 +124,18 @@ class KvCopy:
         return Reference(
             outputs=dict.fromkeys(_outputs(inputs.route), moved), method="the blocks themselves"
         )
+
+    def host_share(self, params: Params) -> HostShare:
+        """See `SharesWithHost`: blocks that stay on the host, and those that it handles itself.
+
+        The driver has the host copy memory that is not page-locked, through a buffer of its own.
+        Packing is asked about though not every backend packs: those of a group are compared.
+        """
+        route = str(params["route"])
+        if not on_device(route):
+            return "all"
+        staged = not params["pinned"] and route != "device_to_device"
+        return "part" if staged or host_packs(route, str(params["layout"])) else "none"
 
     def work(self, params: Params) -> Work:
         """Bytes that cross, in both directions where there are two; no FLOPs, no tokens."""

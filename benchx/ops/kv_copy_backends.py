@@ -30,6 +30,16 @@ ENDS = {
 """Route -> where its blocks are and where they go, for routes that torch copies."""
 
 
+def on_device(route: str) -> bool:
+    """Whether a route begins or ends on a GPU."""
+    return route == "both_ways" or "device" in ENDS.get(route, ())
+
+
+def host_packs(route: str, layout: str) -> bool:
+    """Whether it is the host that gathers or scatters when blocks are packed for a device."""
+    return (route, layout) in (("host_to_device", "gather"), ("device_to_host", "scatter"))
+
+
 @dataclass(frozen=True)
 class Blocks:
     """One copy for each block: what a paged cache does without a kernel of its own."""
@@ -87,6 +97,7 @@ class Packed:
         staged = _empty(inputs, begin if inputs.layout == "gather" else end)
         order = inputs.order.to(staged.device)
         gathers = inputs.layout == "gather"
+        arrives_late = source.is_cuda and not staged.is_cuda
 
         def run() -> Tensors:
             import torch
@@ -96,10 +107,13 @@ class Packed:
                 moved.copy_(staged, non_blocking=True)
             else:
                 staged.copy_(source, non_blocking=True)
+                if arrives_late:  # the host scatters at once, not in the order of the stream
+                    torch.cuda.current_stream().synchronize()
                 moved.index_copy_(0, order, staged)
             return {"moved": moved}
 
-        return PreparedCall(run=run, graph_safe=_graph_safe(inputs))
+        by_host = host_packs(inputs.route, inputs.layout)  # a graph would hold the copy only
+        return PreparedCall(run=run, graph_safe=_graph_safe(inputs) and not by_host)
 
     def provenance(self) -> Mapping[str, Any]:
         """Version of torch."""
@@ -119,8 +133,7 @@ def places(inputs: CopyInputs) -> list[tuple[int, int]]:
 
 def _missing_route(params: Params, device: Device) -> Unavailable | None:
     route = str(params["route"])
-    on_device = route in ("host_to_device", "device_to_host", "device_to_device", "both_ways")
-    if on_device and not device.is_gpu:
+    if on_device(route) and not device.is_gpu:
         return Unavailable(
             outcome=Outcome.SKIPPED, reason=f"{route} needs a GPU; this is {device.name}"
         )

@@ -13,6 +13,21 @@ _MEANINGS: Mapping[str, str] = {
         "submitting a call takes the host longer than the device needs for it; "
         "called one by one from Python it takes call_time_ms"
     ),
+    "on_host": (
+        "the device has no part in this work; it was timed by the host's clock, and the device's "
+        "ceilings say nothing of it"
+    ),
+    "host_takes_part": (
+        "the host copies or computes a part of this work; the time is that of the host's clock, "
+        "from an idle device until it is idle again"
+    ),
+    "no_device_work": (
+        "nothing ran on the device between the timer's events, so the device time is no time of "
+        "the work; it was done by the host, or in a stream that nothing waits for"
+    ),
+    "waits_for_device": (
+        "the call waits for the device, so the host time holds what the timer had queued before it"
+    ),
     "warm_l2": "the caches could not be displaced before each call; a cold call takes longer",
     "inner_repetitions": "one sample is the mean of several calls, each too short for the clock",
     "near_timer_resolution": "the call is so short that the clock's own step shows",

@@ -11,9 +11,10 @@ from benchx.core.device import Device
 from benchx.core.point import Point
 from benchx.core.record import Work
 from benchx.measure.cache import rotation_copies
-from benchx.measure.timers import Timer, make_timer
+from benchx.measure.timers import Timer
 from benchx.ops.base import Inputs
 from benchx.runner.kernel_settings import KernelSettings
+from benchx.runner.place import Place, place_of
 from benchx.runner.session import Session
 from benchx.runner.subject import Subject
 
@@ -33,10 +34,11 @@ class Bench:
         reference: The fp64 truth; dropped before timing to give its memory back.
         bound: Largest error ratio that passes.
         copies: Prepared calls per backend that the timer rotates over.
+        place: Where all of it happens.
     """
 
     settings: KernelSettings
-    device: Device
+    place: Place
     work: Work
     subject: Subject
     inputs: Inputs
@@ -46,6 +48,11 @@ class Bench:
     bound: float
     timer: Timer
     copies: int
+
+    @property
+    def device(self) -> Device:
+        """Where the inputs live."""
+        return self.place.device
 
 
 def make_bench(
@@ -58,19 +65,21 @@ def make_bench(
     """
     import torch
 
-    device, limit_s = session.device, settings.setup_time_limit_s
+    limit_s = settings.setup_time_limit_s
     operator, params = subject.operator, points[0].params
+    place = place_of(operator, params, session.device)
+    device = place.device
     session.phase("making inputs", points, limit_s)
     target = torch.device(device.torch_device)
     inputs = operator.make_inputs(params, seed=settings.seed, device=target)
     session.phase("computing the reference", points, limit_s)
     probe = subject.probe(inputs)
     reference = operator.reference(probe)
-    cache = session.cold_cache if settings.cache == "cold" else None
-    timer = make_timer(settings.timer, device, cache, copy_bytes=inputs.nbytes())
+    cache = session.cold_cache(device) if settings.cache == "cold" else None
+    timer = place.timer(settings.timer, cache, copy_bytes=inputs.nbytes())
     return Bench(
         settings=settings,
-        device=device,
+        place=place,
         work=operator.work(params),
         subject=subject,
         inputs=inputs,

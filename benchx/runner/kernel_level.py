@@ -18,6 +18,7 @@ from benchx.runner.kernel_settings import KernelSettings
 from benchx.runner.kernel_setup import Failed, Ready, set_up
 from benchx.runner.kernel_timing import Turns, time_in_turns
 from benchx.runner.kernel_values import above_roofline, kernel_values, timing_of
+from benchx.runner.place import place_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
 from benchx.runner.subject import Subject, kernel_subject
@@ -50,16 +51,13 @@ class KernelLevel:
 
     def unavailable(self, point: Point, settings: Settings, device: Device) -> Unavailable | None:
         """What the backend says first: a missing GPU or package is more than a wrong timer."""
-        backend = self.subject_of(point).backend(point.backend)
-        refusal = backend.unavailable(point.params, device)
+        subject = self.subject_of(point)
+        place = place_of(subject.operator, point.params, device)
+        refusal = subject.backend(point.backend).unavailable(point.params, place.device)
         if refusal is not None:
             return refusal
-        timer = settings["timer"]
-        if timer != "auto" and (timer == "cpu") == device.is_gpu:
-            needs = "times CPU work only" if timer == "cpu" else "needs a GPU"
-            reason = f"timer {timer!r} {needs}, this is {device.name}; set measure.timer to auto"
-            return Unavailable(outcome=Outcome.SKIPPED, reason=reason)
-        return None
+        reason = place.problem(settings["timer"])
+        return Unavailable(outcome=Outcome.SKIPPED, reason=reason) if reason is not None else None
 
     def most_seconds(self, settings: Settings) -> float:
         """The time limit of sampling."""
@@ -177,7 +175,11 @@ class _GroupRun:
                 measured,
                 timer=bench.timer.name,
                 cache=self._settings.cache,
-                notes=(*_notes(entry, turns, values), *self._level.notes_of(entry.point)),
+                notes=(
+                    *_notes(entry, turns, values),
+                    *bench.place.notes,
+                    *self._level.notes_of(entry.point),
+                ),
             ),
             "telemetry": turns.telemetry,
             "provenance": entry.provenance,
@@ -187,8 +189,11 @@ class _GroupRun:
     def _values(self, entry: Ready, measured: Measured, bench: Bench) -> dict[str, float]:
         """The figures; one above the roofline makes the ceilings be measured again.
 
-        Not with a warm cache, which no copy from memory bounds.
+        Not with a warm cache, which no copy from memory bounds. The ceilings are the device's:
+        work on its host has none here.
         """
+        if bench.place.on_host:
+            return kernel_values(entry, measured, bench.work, {})
         values = kernel_values(entry, measured, bench.work, self._session.ceilings)
         if self._settings.cache == "cold" and above_roofline(values):
             self._session.doubt_ceilings(entry.point)

@@ -75,9 +75,7 @@ class AnnouncingTimer:
 def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Turns:
     """Time all of them; one that raises is taken out and the others start again without it."""
     turns = Turns()
-    points = [entry.point for entry in ready]
-    session.phase("control kernel", points, bench.settings.setup_time_limit_s)
-    session.drift.look()
+    _look(ready, bench, session)
     telemetry = Telemetry(bench.device)
     telemetry.start()
     try:
@@ -85,11 +83,19 @@ def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Tur
             _time_until_done(list(entries), bench, session, turns)
     finally:
         turns.telemetry |= telemetry.stop()
-    if session.poisoned is None:
-        session.phase("control kernel", points, bench.settings.setup_time_limit_s)
-        session.drift.look()
+    if session.poisoned is None and _look(ready, bench, session):
         turns.telemetry |= session.drift.columns()
     return turns
+
+
+def _look(ready: Sequence[Ready], bench: Bench, session: Session) -> bool:
+    """Time the control kernel, unless it runs on a device that has no part in these points."""
+    if bench.place.on_host:
+        return False
+    points = [entry.point for entry in ready]
+    session.phase("control kernel", points, bench.settings.setup_time_limit_s)
+    session.drift.look()
+    return True
 
 
 def _rounds(ready: Sequence[Ready], bench: Bench) -> list[Sequence[Ready]]:

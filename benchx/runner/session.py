@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, Protocol
 
 from benchx.core.device import Device
@@ -71,14 +70,16 @@ class Session:
     recorded: set[str] = field(default_factory=set)
     ceilings_doubted: bool = False
     drift: DriftWatch = field(init=False)
+    _cold_caches: dict[Device, ColdCache] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.drift = DriftWatch(self.device, lambda time_ms: self.channel.send(Control(time_ms)))
 
-    @cached_property
-    def cold_cache(self) -> ColdCache:
-        """What empties the cache before a call; one for all groups, as making it is slow."""
-        return ColdCache(self.device)
+    def cold_cache(self, device: Device) -> ColdCache:
+        """What empties a device's cache before a call; made once, as that is slow."""
+        if device not in self._cold_caches:
+            self._cold_caches[device] = ColdCache(device)
+        return self._cold_caches[device]
 
     def doubt_ceilings(self, point: Point) -> None:
         """A point beat a ceiling, so that may be too low: measure again, once per process."""

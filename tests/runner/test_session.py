@@ -80,4 +80,4 @@ def test_ceilings_that_can_not_be_measured_again_stay(
 
 def test_all_groups_share_one_cold_cache(asked: list[bool]) -> None:
     session, _ = _open(0)
-    assert session.cold_cache is session.cold_cache
+    assert session.cold_cache(session.device) is session.cold_cache(session.device)
