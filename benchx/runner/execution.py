@@ -19,7 +19,7 @@ from benchx.runner.interrupts import Interrupted, catching_interrupts
 from benchx.runner.local import LocalExecutor
 from benchx.runner.plan import Plan, make_plan
 from benchx.runner.progress import Noting, Progress, Silent
-from benchx.runner.resume import check_unchanged, newest_unfinished
+from benchx.runner.resume import newest_unfinished, resumed_plan
 from benchx.runner.session import now
 from benchx.runner.supervisor import Supervisor
 from benchx.scenario import Scenario, Vocabulary
@@ -88,8 +88,8 @@ def run(
         RunFailed: Workers can't start; as `Interrupted`: the run was asked to stop. What was
             measured until then is kept, and the hint says how to continue.
     """
-    plan = make_plan(scenario, vocabulary)
-    with _open(scenario, plan, out_dir, resume) as writer, catching_interrupts() as interrupt:
+    writer, plan = _open(scenario, make_plan(scenario, vocabulary), out_dir, resume)
+    with writer, catching_interrupts() as interrupt:
         notes = Noting(progress or Silent())
         books = Books(plan, writer, notes)
         supervisor = Supervisor(
@@ -117,12 +117,13 @@ def run(
 
 def _open(
     scenario: Scenario, plan: Plan, out_dir: Path, resume: Path | Literal["newest"] | None
-) -> RunWriter:
+) -> tuple[RunWriter, Plan]:
+    """The run folder, and the plan in the order in which it was begun."""
     if resume is None:
-        return RunWriter.create(out_dir, _meta(scenario, plan))
+        return RunWriter.create(out_dir, _meta(scenario, plan)), plan
     path = newest_unfinished(out_dir, scenario.name) if resume == NEWEST else Path(resume)
-    check_unchanged(read_meta(path), scenario, plan, path)
-    return RunWriter.resume(path)
+    plan = resumed_plan(read_meta(path), scenario, plan, path)
+    return RunWriter.resume(path), plan
 
 
 def _meta(scenario: Scenario, plan: Plan) -> RunMeta:

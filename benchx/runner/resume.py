@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchx.core.errors import StoreError, UsageError
+from benchx.core.point import Point
 from benchx.runner.plan import Plan
 from benchx.scenario import Scenario
-from benchx.store import RunMeta, RunStatus, read_meta, read_run
+from benchx.store import PlanEntry, RunMeta, RunStatus, read_meta, read_run
 from benchx.store.meta import RUN_FILE
 from benchx.store.plain import plain
 
@@ -42,17 +44,17 @@ def _runs(out_dir: Path) -> Iterator[Path]:
         yield from (folder for folder in out_dir.iterdir() if (folder / RUN_FILE).is_file())
 
 
-def check_unchanged(meta: RunMeta, scenario: Scenario, plan: Plan, path: Path) -> None:
-    """Refuse to continue a run whose scenario has changed: its launches would not be replicates.
+def resumed_plan(meta: RunMeta, scenario: Scenario, plan: Plan, path: Path) -> Plan:
+    """The plan of a stored run in its own order, with the settings of the one made now.
+
+    The order is no part of what was asked for: it may come from a sorted run.json.
 
     Raises:
-        UsageError: Names the first differences.
+        UsageError: The scenario or what follows from it has changed, so that further launches
+            would not be replicates; names the first differences.
     """
     differences = list(_differences(meta.resolved, plain(scenario.to_json())))
-    if not differences and meta.plan != plan.entries:
-        differences = [f"the plan had {len(meta.plan)} points, now it has {len(plan.entries)}"]
-        if len(meta.plan) == len(plan.entries):
-            differences = ["an axis has another default value now"]
+    differences = differences or list(_plan_differences(meta.plan, plan.entries))
     if differences:
         more = len(differences) - _SHOWN
         tail = f" and {more} more" if more > 0 else ""
@@ -60,6 +62,35 @@ def check_unchanged(meta: RunMeta, scenario: Scenario, plan: Plan, path: Path) -
             f"{path} was started from another scenario: {'; '.join(differences[:_SHOWN])}{tail}",
             hint="undo the change, or start a new run without --resume",
         )
+    return replace(plan, entries=meta.plan)
+
+
+def _plan_differences(before: Sequence[PlanEntry], after: Sequence[PlanEntry]) -> Iterator[str]:
+    """What benchx or a plugin makes otherwise than before of the same scenario."""
+    old, new = ({e.point.point_id: e for e in entries} for entries in (before, after))
+    gone = [entry.point for name, entry in old.items() if name not in new]
+    added = [entry.point for name, entry in new.items() if name not in old]
+    if gone and added:
+        yield from _axes_apart(gone[0], added)
+        return
+    for what, points in (("gone", gone), ("new", added)):
+        if points:
+            yield f"{len(points)} points are {what}, such as {points[0].label()}"
+    for name in old.keys() & new.keys():
+        if old[name].launches != new[name].launches:
+            told = f"{old[name].point.label()} had {old[name].launches} launches"
+            yield f"{told}, now {new[name].launches}"
+
+
+def _axes_apart(gone: Point, added: Sequence[Point]) -> Iterator[str]:
+    """How a point differs from the nearest of those that are there instead: in its defaults."""
+    apart = min((list(_differences(_said(gone), _said(point))) for point in added), key=len)
+    for difference in apart:
+        yield f"{difference} (the scenario leaves it to the default)"
+
+
+def _said(point: Point) -> dict[str, Any]:
+    return {**point.params, "subject": point.subject, "backend": point.backend}
 
 
 def _differences(before: Any, after: Any, key: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON

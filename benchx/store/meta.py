@@ -35,7 +35,8 @@ class RunMeta:
         scenario: Name of the scenario.
         source: File that the scenario was read from.
         resolved: The scenario in full, after `extends` and `--set`.
-        plan: Every point, in plan order.
+        plan: Every point, in plan order. Early runs have `resolved` with its keys sorted, so a plan
+            made from it may have another order: this one holds.
         seeds: Seed of each scenario part.
         command: The command line.
         started_at: UTC, ISO 8601.
@@ -81,8 +82,8 @@ class RunMeta:
 
 
 def encode_meta(meta: RunMeta) -> bytes:
-    """The bytes of run.json."""
-    return json.dumps(meta.to_json(), indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
+    """The bytes of run.json; keys unsorted: the order of a scenario's axes is that of its plan."""
+    return json.dumps(meta.to_json(), indent=1, allow_nan=False).encode() + b"\n"
 
 
 def read_meta(folder: Path) -> RunMeta:

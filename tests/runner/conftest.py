@@ -8,7 +8,7 @@ import pytest
 
 from benchx.runner import Progress, RunSummary, Silent, run
 from benchx.runner.local import LocalExecutor
-from benchx.scenario import load
+from benchx.scenario import Scenario, load
 
 FAKES = Path(__file__).parent / "fakes"
 
@@ -50,13 +50,15 @@ def write_scenario(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def fake_run(tmp_path: Path) -> Callable[..., RunSummary]:
-    """Runs a scenario file on fake workers, in this process."""
+    """Runs a scenario, or the file of one, on fake workers, in this process."""
 
-    def start(path: Path, *, progress: Progress | None = None, **options: object) -> RunSummary:
+    def start(
+        what: Path | Scenario, *, progress: Progress | None = None, **options: object
+    ) -> RunSummary:
         import fake_run as script
 
         return run(
-            load(path),
+            what if isinstance(what, Scenario) else load(what),
             script.WORDS,
             out_dir=tmp_path / "out",
             progress=progress or Silent(),

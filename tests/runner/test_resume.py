@@ -10,13 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchx.cli.run import _stored
+from benchx.core.axes import AxisSpec
 from benchx.core.errors import ExitCode, NotComparable, StoreError, UsageError
 from benchx.core.outcome import Outcome
 from benchx.runner import NEWEST, RunSummary
+from benchx.runner.plan import Plan, make_plan
+from benchx.scenario import Scenario, Vocabulary
 from benchx.store import RunStatus, read_run
 
 Write = Callable[..., Path]
@@ -189,6 +195,83 @@ def test_a_run_whose_scenario_has_changed_is_not_resumed_and_the_change_is_named
     for change, told in changes:
         with pytest.raises(UsageError, match=told):
             fake_run(write_scenario("good", **change), resume=folder)
+
+
+TWO_AXES = """\
+schema: 1
+name: two-axes
+title: In which order?
+kind: kernel
+op: fake
+backends: [slow, good]
+axes: {size: [3, 1, 2], batch: [2, 1]}
+measure: {launches: 2, setup_time_limit: 20s}
+"""
+"""The axes are not in the order of the alphabet, nor are the values."""
+
+
+@pytest.mark.parametrize("sorts_keys", [False, True], ids=["as written now", "as it was once"])
+def test_an_interrupted_run_of_two_axes_goes_on_from_what_is_stored_of_it(
+    fake_run: Start, tmp_path: Path, sorts_keys: bool
+) -> None:
+    scenario, out = tmp_path / "two.yaml", tmp_path / "out"
+    scenario.write_text(TWO_AXES)
+    first = start_script(scenario, out)
+    folder = wait_for_records(out, 3)
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+    scenario.unlink()
+    if sorts_keys:
+        document = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(document, sort_keys=True))
+    before = read_run(folder)
+    resumed = fake_run(_stored(folder), resume=folder)
+    run = read_run(folder)
+    assert resumed.kept == len(before.records) < 24
+    assert resumed.kept + resumed.written == 24
+    assert run.status is RunStatus.COMPLETE
+    assert run.meta == before.meta
+    planned = [(p.params["size"], p.params["batch"]) for p in run.meta.points().values()]
+    assert list(dict.fromkeys(planned)) == [(3, 2), (3, 1), (1, 2), (1, 1), (2, 2), (2, 1)]
+    ids = list(run.meta.points())
+    assert [r.point_id for r in run.records] == 2 * ids
+
+
+def test_a_default_that_has_changed_is_named(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fake_run as script
+
+    scenario = write_scenario("good", sizes="1, 2")
+    folder = fake_run(scenario).path
+    axes = {**script.WORDS.ops["fake"].axes, "batch": AxisSpec(type="int", doc="batch", default=8)}
+    monkeypatch.setitem(script.WORDS.ops, "fake", replace(script.WORDS.ops["fake"], axes=axes))
+    with pytest.raises(UsageError, match=r"batch was 1, now 8 \(the scenario leaves it to the"):
+        fake_run(scenario, resume=folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda plan: plan[:1], r"1 points are gone, such as fake/good batch=1 size=2"),
+        (lambda plan: (replace(plan[0], launches=3), plan[1]),
+         r"fake/good batch=1 size=1 had 1 launches, now 3"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_has_changed_otherwise_is_told_by_its_points(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch,
+    change: Callable[..., Any], told: str,
+) -> None:  # fmt: skip
+    scenario = write_scenario("good", sizes="1, 2")
+    folder = fake_run(scenario).path
+
+    def changed(scenario: Scenario, vocabulary: Vocabulary) -> Plan:
+        plan = make_plan(scenario, vocabulary)
+        return replace(plan, entries=change(plan.entries))
+
+    monkeypatch.setattr("benchx.runner.execution.make_plan", changed)
+    with pytest.raises(UsageError, match=told):
+        fake_run(scenario, resume=folder)
 
 
 def test_a_run_is_not_resumed_on_another_device(

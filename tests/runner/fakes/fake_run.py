@@ -22,7 +22,10 @@ BACKENDS = (
 WORDS = Vocabulary(
     ops={
         "fake": OpWords(
-            axes={"size": AxisSpec(type="int", doc="size", default=1)},
+            axes={
+                "size": AxisSpec(type="int", doc="size", default=1),
+                "batch": AxisSpec(type="int", doc="batch", default=1),
+            },
             backends=BACKENDS,
             problem=lambda params: None,
         )
