@@ -58,12 +58,51 @@ class TimerCheck:
         return None if self.deviation is None else abs(self.deviation) <= TOLERANCE
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What all comparisons of one piece of work say together.
+
+    The other timers need not agree: NVBench leaves out or avoids what a power limit slows down,
+    do_bench does not. So the timer is right where at least one of them says so.
+
+    Attributes:
+        passed: Whether one of them is within 2 %; None when nothing could be compared.
+        others_apart: How far the slowest of the others is above the quickest, both relative to
+            ours; 0 where there is but one.
+    """
+
+    passed: bool | None
+    others_apart: float
+
+    @property
+    def disputed(self) -> bool:
+        """Whether the others differ by more than the tolerance from each other."""
+        return self.others_apart > TOLERANCE
+
+
+def verdicts(checks: Sequence[TimerCheck]) -> Mapping[str, Verdict]:
+    """Name of the work -> verdict, in order of first appearance."""
+    return {name: _verdict([c for c in checks if c.name == name]) for name in _names(checks)}
+
+
+def _names(checks: Sequence[TimerCheck]) -> Sequence[str]:
+    return list(dict.fromkeys(check.name for check in checks))
+
+
+def _verdict(checks: Sequence[TimerCheck]) -> Verdict:
+    ratios = [1 + check.deviation for check in checks if check.deviation is not None]
+    if not ratios:
+        return Verdict(passed=None, others_apart=0.0)
+    passed = any(check.passed for check in checks)
+    return Verdict(passed=passed, others_apart=max(ratios) / min(ratios) - 1)
+
+
 def calibrate_timer(device: Device) -> list[TimerCheck]:
     """Compare benchx's timer with others on `device`.
 
-    GPU: a copy of 4 GiB and a bf16 8192^3 product against `triton.testing.do_bench` and
-    NVBench, by turns and with equal pauses. CPU: a sleep of known length, and a copy of 128 KiB
-    against `timeit`.
+    It is the timer that a scenario gets which names none. GPU: a copy of 4 GiB and a bf16 8192^3
+    product against `triton.testing.do_bench` and NVBench, by turns and with equal pauses. CPU: a
+    sleep of known length, and a copy of 128 KiB against `timeit`.
     """
     return _gpu_checks(device) if device.is_gpu else _cpu_checks(device)
 
@@ -74,7 +113,7 @@ def compare(name: str, ours_ms: float, theirs_ms: float, other: str) -> TimerChe
 
 
 def _cpu_checks(device: Device) -> list[TimerCheck]:
-    timer = make_timer("cpu", device, None)
+    timer = make_timer("auto", device, None)
     sleep = PreparedCall(run=_sleep)
     # A sleep never ends early but is late when the machine is busy: the quickest tells.
     slept_ms = min(timer.sample([sleep], 10).device_time_ms)
@@ -136,7 +175,7 @@ def compare_pairs(name: str, pairs: Sequence[tuple[float, float]], *, other: str
 
 def _gpu_checks(device: Device) -> list[TimerCheck]:
     pairs, absent = _nvbench(device)
-    timer = make_timer("events", device, ColdCache(device))
+    timer = make_timer("auto", device, ColdCache(device))
     size = GPU_CEILING.within(device)
     work = {
         "copy": (f"copy of {size.copy_bytes / 2**30:g} GiB", copy_call(device, size.copy_bytes)),

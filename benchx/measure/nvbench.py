@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
         "copy": copy_call(device, size.copy_bytes),
         "product": product_call(device, size.matrix, size.dtype),
     }
-    timer = make_timer("events", device, ColdCache(device))
+    timer = make_timer("auto", device, ColdCache(device))
     ours: dict[str, list[float]] = {}
     for name, call in calls.items():
         for index in range(ROUNDS):

@@ -50,3 +50,26 @@ def test_json_says_which_comparison_passed(
     monkeypatch.setattr(calibrate, "calibrate_timer", lambda device: checks)
     entries = json.loads(benchx("calibrate", "--timer", "--json").out)
     assert [entry["passed"] for entry in entries] == [True, None]
+    assert [entry["work_passed"] for entry in entries] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("deviations", "code", "told"),
+    [
+        ((0.006, 0.09), 0, ["ok", "off, but the others differ by 8%"]),
+        ((0.03, 0.09), 4, ["OFF, but the others differ by 6%"] * 2),
+        ((0.03, 0.035), 4, ["OFF"] * 2),
+        ((0.021, 0.019), 0, ["off", "ok"]),
+        ((0.09, None), 4, ["OFF", "not compared: not installed"]),
+    ],
+)
+def test_one_timer_that_agrees_is_enough_and_a_dispute_among_the_others_is_told(
+    benchx: Command, monkeypatch: pytest.MonkeyPatch,
+    deviations: tuple[float | None, ...], code: int, told: list[str],
+) -> None:  # fmt: skip
+    checks = [_check(deviation) for deviation in deviations]
+    monkeypatch.setattr(calibrate, "calibrate_timer", lambda device: checks)
+    result = benchx("calibrate", "--timer")
+    assert result.code == code
+    rows = result.out.splitlines()[1:]
+    assert [row.endswith(f" {words}") for row, words in zip(rows, told, strict=True)] == [True] * 2

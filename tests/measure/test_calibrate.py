@@ -16,7 +16,7 @@ import pytest
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
 from benchx.measure import calibrate, nvbench
-from benchx.measure.calibrate import TimerCheck, alternate, calibrate_timer, compare
+from benchx.measure.calibrate import TimerCheck, alternate, calibrate_timer, compare, verdicts
 from benchx.measure.device import list_devices
 from benchx.measure.nvbench import pair_up, parse_times_ms
 from benchx.measure.pacing import PAUSE_S, paced_ms, pause
@@ -210,8 +210,63 @@ def test_a_sleep_and_a_copy_are_timed_within_two_percent_on_the_cpu() -> None:
     assert min(worst) <= 0.02, attempts
 
 
+def test_both_processes_ask_the_timer_that_a_scenario_gets(
+    gpu_like: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    for module in (calibrate, nvbench):
+        monkeypatch.setattr(module, "make_timer", lambda name, *_: asked.append(name))
+        monkeypatch.setattr(module, "ColdCache", lambda device: None)
+        monkeypatch.setattr(module, "copy_call", lambda device, nbytes: PreparedCall(run=dict))
+        monkeypatch.setattr(module, "product_call", lambda *_: PreparedCall(run=dict))
+    monkeypatch.setattr(calibrate, "_nvbench", lambda device: ({}, "absent"))
+    monkeypatch.setattr(calibrate, "_against_do_bench", lambda name, *_: compare(name, 1, 1, "x"))
+    calibrate_timer(gpu_like)
+    monkeypatch.setattr(nvbench, "probe_device", lambda index: gpu_like)
+    monkeypatch.setattr(nvbench, "paced_ms", lambda call, timer: 1.0)
+    monkeypatch.setattr(nvbench.gpu, "external_stream", lambda address, index: None)
+    monkeypatch.setitem(sys.modules, "cuda.bench", FakeNvbench())
+    nvbench.main([str(tmp_path), "0"])
+    assert asked == ["auto", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("do_bench", "other", "passed", "apart"),
+    [
+        (1.006, 1.09, True, 0.0835),
+        (1.09, 1.006, True, 0.0835),
+        (1.0, 1.01, True, 0.01),
+        (1.03, 1.035, False, 0.0049),
+        (0.96, 1.04, False, 0.0833),
+    ],
+)
+def test_one_other_timer_within_two_percent_is_enough_and_none_is_not(
+    do_bench: float, other: float, passed: bool, apart: float
+) -> None:
+    checks = [compare("x", do_bench, 1.0, "do_bench"), compare("x", other, 1.0, "NVBench")]
+    verdict = verdicts(checks)["x"]
+    assert verdict.passed is passed
+    assert verdict.others_apart == pytest.approx(apart, abs=1e-4)
+    assert verdict.disputed is (apart > 0.02)
+
+
+def test_the_agreement_of_one_piece_of_work_says_nothing_of_another() -> None:
+    absent = TimerCheck(name="none", ours_ms=1.0, theirs_ms=None, other="x", reason="absent")
+    found = verdicts([compare("a", 1.0, 1.0, "x"), compare("b", 1.1, 1.0, "x"), absent])
+    assert {name: verdict.passed for name, verdict in found.items()} == {
+        "a": True, "b": False, "none": None,
+    }  # fmt: skip
+
+
+def test_a_timer_that_is_absent_neither_helps_nor_disputes() -> None:
+    absent = TimerCheck(name="a", ours_ms=1.0, theirs_ms=None, other="x", reason="absent")
+    verdict = verdicts([compare("a", 1.1, 1.0, "x"), absent])["a"]
+    assert (verdict.passed, verdict.disputed) == (False, False)
+
+
 @pytest.mark.gpu
-def test_a_copy_and_a_product_are_timed_within_two_percent_on_the_gpu(gpu) -> None:  # noqa: ANN001
+def test_a_copy_and_a_product_have_a_timer_within_two_percent_each_on_the_gpu(gpu) -> None:  # noqa: ANN001
     checks = calibrate_timer(gpu)
-    assert any(check.passed is not None for check in checks)
-    assert all(check.passed is not False for check in checks), checks
+    found = verdicts(checks)
+    assert len(found) == 2
+    assert all(verdict.passed for verdict in found.values()), checks
