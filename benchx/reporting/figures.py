@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from benchx.reporting.chart_bandwidth import PANELS_PER_PAGE, bandwidth_lines
 from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.chart_latency import latency_dots, latency_lines
 from benchx.reporting.chart_layout import Category, Lines, categories_of, lines_of, scaling_of
 from benchx.reporting.chart_roofline import SIDE_STEP, roofline, roofline_points
+from benchx.reporting.chart_sizes import Sizes, size_styles, sizes_of
 from benchx.reporting.chart_speedup import mean_text, speedup_dots
 from benchx.reporting.document import Section, unmeasured
 from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_name
@@ -24,18 +27,23 @@ if TYPE_CHECKING:
 
 _PANELS_PER_PAGE = 6
 _ROWS_PER_PAGE = 36
+_BANDWIDTH_NOTE = "Bandwidth: least bytes to be moved / device time, both axes logarithmic."
 
 
 def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
     """Device time, scaling with length, speed-up and roofline, as far as there is data.
 
-    Serving sections have figures of their own, see `plan_serving`.
+    Copies have their bandwidth over the size of a block instead, see `sizes_of`. Serving sections
+    have figures of their own, see `plan_serving`.
     """
     if section.is_serving:
         return plan_serving(section)
     title = section.table.title
     if ok_rows(section.frame).empty:
         return FigureList(plans=(), omissions=(f"{title}: no figure, no point is ok.",))
+    sizes = sizes_of(section.frame)
+    if sizes is not None:
+        return FigureList(plans=_bandwidth(section, sizes), omissions=())
     found = [
         *_device_time(section, styles),
         *_scaling(section, styles),
@@ -45,6 +53,25 @@ def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
     return FigureList(
         plans=tuple(item for item in found if isinstance(item, FigurePlan)),
         omissions=tuple(item for item in found if isinstance(item, str)),
+    )
+
+
+def _bandwidth(section: Section, sizes: Sizes) -> tuple[FigurePlan, ...]:
+    """The backends of equal inputs lie in one panel: their ratio needs no figure of its own."""
+    title = f"{section.table.title}: bandwidth over the size of a block"
+    shown = [panel for panel in sizes.panels if panel.measured()]
+    styles = size_styles(shown)
+    lines = [line for panel in sizes.panels for line in panel.lines]
+    frame = _frame(section, title, [line.rows.assign(backend=line.name) for line in lines])
+    frame = replace(frame, notes=(_BANDWIDTH_NOTE, *frame.notes))
+    return tuple(
+        FigurePlan(
+            name=_name(section, "bandwidth", number),
+            title=title,
+            description=f"{title}, in GB/s; panels: {'; '.join(panel.title for panel in page)}",
+            build=partial(bandwidth_lines, page, sizes.axis, styles=styles, frame=frame),
+        )
+        for number, page in enumerate(pages(shown, PANELS_PER_PAGE))
     )
 
 
