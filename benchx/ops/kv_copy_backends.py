@@ -161,10 +161,14 @@ def _both_ways(inputs: CopyInputs) -> PreparedCall:
 
     def run() -> Tensors:
         main = torch.cuda.current_stream()
-        for side, copy in zip(sides, (there, back), strict=True):
+        # All waiting for the caller's stream comes before it waits for any of them: else the
+        # second direction would wait for the first.
+        for side in sides:
             side.wait_stream(main)
+        for side, copy in zip(sides, (there, back), strict=True):
             with torch.cuda.stream(side):
                 copy()
+        for side in sides:
             main.wait_stream(side)
         return {"moved": moved, "returned": returned}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 from benchx.core.axes import Params, Scalar
 from benchx.core.outcome import Outcome
+from benchx.measure import gpu
 from benchx.measure.correctness import judge
 from benchx.measure.device import probe_device
 from benchx.ops import kv_files
@@ -124,6 +126,29 @@ def test_a_folder_without_direct_access_is_unsupported(tmp_path: Path) -> None:
     refusal = backends_of("kv_copy").get("blocks").unavailable(params, HERE)
     assert refusal is not None
     assert refusal.outcome is Outcome.UNSUPPORTED
+
+
+class _Stream:
+    """A stream that notes what it is behind: what it waited for, and what those were behind."""
+
+    def __init__(self, name: str) -> None:
+        self.behind = {name}
+
+    def wait_stream(self, other: _Stream) -> None:
+        self.behind |= other.behind
+
+
+def test_neither_direction_waits_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, sides = _Stream("caller"), [_Stream("there"), _Stream("back")]
+    waiting = list(sides)
+    monkeypatch.setattr(gpu, "side_stream", lambda: waiting.pop(0))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: main)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    inputs = KvCopy().make_inputs(params_of(route="both_ways"), seed=0, device=CPU)
+    call = backends_of("kv_copy").get("blocks").prepare(inputs)
+    call.run()
+    assert [side.behind for side in sides] == [{"there", "caller"}, {"back", "caller"}]
+    assert main.behind == {"caller", "there", "back"}
 
 
 def test_both_directions_are_counted() -> None:
