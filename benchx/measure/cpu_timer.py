@@ -47,8 +47,10 @@ class CpuTimer:
         self._cache, self._wait, self._clock_ns = cache, wait, clock_ns
         self._calibrated: dict[tuple[int, ...], tuple[int, tuple[PreparedCall, ...]]] = {}
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
-        """See `Timer.sample`."""
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
+        """See `Timer.sample`; no untimed call ever comes first."""
         inner = self._inner_repetitions(calls)
         times = tuple(self._one_sample(calls, index, inner) for index in range(count))
         notes: tuple[str, ...] = ("inner_repetitions",) if inner > 1 else ()

@@ -33,7 +33,8 @@ _EMPTY_PAIRS = 8
 class EventTimer:
     """Events around each call; the host waits once per batch, never between calls.
 
-    Per call: reset, cache flush, start event, `run`, end event. One untimed call opens a batch:
+    Per call: reset, cache flush, start event, `run`, end event. One untimed call opens a batch
+    (unless it counts as `opened`):
     the first call after another backend ran is slower on the host, and it keeps the device busy
     while the host gets ahead. The host stays ahead only as long as submitting a call takes less
     time than flush and call take on the device; otherwise the device waits within the call and
@@ -64,13 +65,16 @@ class EventTimer:
         self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._spin = _Spin(device) if spin else None
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
         """See `Timer.sample`."""
         import torch
 
         with torch.cuda.device(self._device.index):
             self._grow_events(count)
-            self._submit(calls[-1], None)
+            if not opened:
+                self._submit(calls[-1], None)
             host_ns, late = [], 0
             for index in range(count):
                 start, end = self._events[index]

@@ -66,8 +66,14 @@ class GraphTimer:
         self._device, self._cache, self._copy_bytes = device, cache, copy_bytes
         self._captured: dict[tuple[int, ...], _Captured] = {}
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
-        """See `Timer.sample`; raises TimerUnsupported for a call that can't be captured."""
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
+        """See `Timer.sample`; untimed calls come first where they are captured, whatever `opened`.
+
+        Raises:
+            TimerUnsupported: A call that can't be captured.
+        """
         import torch
 
         with torch.cuda.device(self._device.index):

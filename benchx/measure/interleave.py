@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from benchx.core.call import PreparedCall
 from benchx.core.errors import RunFailed
@@ -72,6 +73,7 @@ class _Entry:
     call_ms: list[float] = field(default_factory=list)
     notes: set[str] = field(default_factory=set)
     late: int = 0
+    is_long: bool = False
     elapsed_s: float = 0.0
     stop: Stop | None = None
 
@@ -86,7 +88,7 @@ class _Entry:
     def take(self, timer: Timer, count: int, clock_s: Callable[[], float]) -> None:
         """Take one batch of `count` samples."""
         began_s = clock_s()
-        batch = timer.sample(self.calls, count)
+        batch = timer.sample(self.calls, count, opened=self.is_long)
         self.device_ms += batch.device_time_ms
         self.host_ms += batch.host_time_ms
         self.late += batch.late
@@ -124,6 +126,7 @@ def measure_interleaved(
     timer: Timer,
     rule: StoppingRule,
     seed: int,
+    long_calls_ms: Mapping[str, float] = MappingProxyType({}),
     on_batch: Callable[[str, int], None] | None = None,
     clock_s: Callable[[], float] = time.perf_counter,
 ) -> Mapping[str, Measured]:
@@ -139,6 +142,9 @@ def measure_interleaved(
         timer: From `make_timer`.
         rule: Applied to each entry by itself, on its device times and its own elapsed time.
         seed: Of the order.
+        long_calls_ms: Name of an entry -> the time of a lone call just made, where calls are so
+            long (`warmup.LONG_CALL_S`) that it is the first sample of `call_time_ms`, and that
+            what an untimed call would settle is nothing beside a sample.
         on_batch: Called after each batch with the name and its number of samples so far.
         clock_s: Monotonic clock in seconds.
 
@@ -148,6 +154,10 @@ def measure_interleaved(
     """
     order = random.Random(seed)
     state = [_Entry(name, calls) for name, calls in entries.items()]
+    for entry in state:
+        entry.is_long = entry.name in long_calls_ms
+        if entry.is_long and not timer.synchronous:
+            entry.call_ms.append(long_calls_ms[entry.name])
     while running := [entry for entry in state if entry.stop is None]:
         order.shuffle(running)
         for entry in running:

@@ -52,8 +52,13 @@ class Timer(Protocol):
     def synchronous(self) -> bool:
         """See the class."""
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
-        """Take `count` samples, rotating over `calls` (copies of one call; at least one)."""
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
+        """Take `count` samples, rotating over `calls` (copies of one call; at least one).
+
+        With `opened`, no untimed call comes first: for calls so long that it would tell nothing.
+        """
 
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
         """`count` times from submission on an idle device until the device is idle again."""

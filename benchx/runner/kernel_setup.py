@@ -83,7 +83,7 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
         provenance = dict(backend.provenance())
         if verdict.reason is None:
             steps.begin("memory")
-            peak_bytes = _peak_bytes(calls[0], bench)
+            peak_bytes = warm.peak_bytes if warm.is_long else _peak_bytes(calls[0], bench)
     if guard.fault is not None:
         session.poisoned = poison_of(bench.device)
         return Failed(point=point, outcome=guard.fault.outcome, reason=guard.fault.reason)

@@ -61,11 +61,13 @@ class AnnouncingTimer:
         """See `Timer`."""
         return self._timer.synchronous
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
         """See `Timer.sample`."""
         self.current = self._entries[id(calls)]
         self._announce(self.current)
-        return self._timer.sample(calls, count)
+        return self._timer.sample(calls, count, opened=opened)
 
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
         """See `Timer.call_time_ms`."""
@@ -117,6 +119,11 @@ def _time_until_done(waiting: list[Ready], bench: Bench, session: Session, turns
                 timer=timer,
                 rule=_rule(bench),
                 seed=bench.settings.seed + session.spec.launch,
+                long_calls_ms={
+                    entry.point.point_id: entry.warm_up.steady_call_s * 1e3
+                    for entry in waiting
+                    if entry.warm_up.is_long
+                },
             )
         if guard.fault is None:
             return

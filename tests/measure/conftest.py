@@ -48,7 +48,9 @@ class FakeTimer:
     name: str = "fake"
     turns: list[tuple[int, int]] = field(default_factory=list)
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
         key = id(calls[0])
         script = self.times_ms[key]
         done = sum(n for k, n in self.turns if k == key)

@@ -57,7 +57,9 @@ class Logging:
     synchronous: bool = True
     taken: int = 0
 
-    def sample(self, calls: Sequence[PreparedCall], count: int) -> SampleBatch:
+    def sample(
+        self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
+    ) -> SampleBatch:
         for _ in range(count):
             restore(calls, None)
             calls[0].run()

@@ -15,6 +15,7 @@ from benchx.measure import gpu
 from benchx.measure.event_timer import EventTimer
 from benchx.measure.interleave import measure_interleaved
 from benchx.measure.stopping import StoppingRule
+from benchx.measure.warmup import warm_up
 
 EVENT_MS = 0.00125
 """What an H200 takes from one event to the next."""
@@ -62,7 +63,11 @@ def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
     monkeypatch.setattr(gpu, "spin", lambda cycles: fake.queue(cycles / 1e6))
     monkeypatch.setattr(torch.cuda, "synchronize", fake.wait)
     monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: 700)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda index: 600)
     monkeypatch.setattr("benchx.measure.event_timer.time.perf_counter_ns", fake.ns)
+    monkeypatch.setattr("benchx.measure.warmup.time.perf_counter", lambda: fake.now_ms / 1e3)
     return fake
 
 
@@ -113,3 +118,53 @@ def test_a_call_that_waits_inside_is_noted_since_it_waits_for_the_spin_too(
 def test_a_call_that_only_submits_does_not_wait(device: FakeDevice, gpu_like: Device) -> None:
     timer = EventTimer(gpu_like, None, spin=True)
     assert notes_of(timer, lambda: device.host(0.1), lambda: device.queue(1.0)) == ()
+
+
+def test_a_call_of_half_a_minute_is_made_three_times_for_all_of_its_figures(
+    device: FakeDevice, gpu_like: Device
+) -> None:
+    """The first, a steady one that also gives memory and call time, the one that is timed."""
+    made: list[float] = []
+
+    def run() -> dict[str, torch.Tensor]:
+        made.append(device.now_ms)
+        device.host(50.0)
+        device.queue(28_000.0)
+        return {}
+
+    call = PreparedCall(run=run)
+    warm = warm_up(call, gpu_like)
+    assert warm.is_long
+    assert warm.peak_bytes == 100
+    measured = measure_interleaved(
+        {"x": [call]},
+        timer=EventTimer(gpu_like, None, spin=True),
+        rule=StoppingRule(max_time_s=0.0),
+        seed=0,
+        long_calls_ms={"x": warm.steady_call_s * 1e3},
+        clock_s=lambda: device.now_ms / 1e3,
+    )["x"]
+    assert len(made) == 3
+    assert measured.samples["call_time_ms"] == pytest.approx((28_050.0,))
+    assert measured.samples["device_time_ms"] == pytest.approx((28_030.0,), rel=1e-3)
+
+
+def test_a_short_call_has_an_untimed_one_before_it_and_call_times_of_its_own(
+    device: FakeDevice, gpu_like: Device
+) -> None:
+    made: list[float] = []
+    call = PreparedCall(run=lambda: made.append(device.now_ms) or device.queue(1.0) or {})
+    warm = warm_up(call, gpu_like)
+    assert (warm.is_long, warm.peak_bytes) == (False, None)
+    made.clear()
+    rule = StoppingRule(max_samples=1)
+    measure_interleaved({"x": [call]}, timer=EventTimer(gpu_like, None), rule=rule, seed=0)
+    assert len(made) == 3
+
+
+def test_a_long_first_call_that_only_compiled_leaves_the_others_as_they_are(
+    device: FakeDevice, gpu_like: Device
+) -> None:
+    times_ms = iter([10_000.0, *[1.0] * 1000])
+    warm = warm_up(PreparedCall(run=lambda: device.queue(next(times_ms)) or {}), gpu_like)
+    assert not warm.is_long

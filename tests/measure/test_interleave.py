@@ -140,7 +140,7 @@ def test_an_entry_that_raises_is_named_with_its_cause(fake_timer: MakeTimer, clo
     class Broken:
         name, synchronous = "broken", True
 
-        def sample(self, calls: object, count: int) -> SampleBatch:
+        def sample(self, calls: object, count: int, *, opened: bool = False) -> SampleBatch:
             raise MemoryError("no room\nat all")
 
     with pytest.raises(EntryFailed, match=r"bad raised MemoryError: no room$") as caught:

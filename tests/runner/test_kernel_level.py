@@ -13,6 +13,7 @@ from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
 from benchx.measure.ceilings import Ceilings
 from benchx.measure.device import probe_device
+from benchx.measure.interleave import measure_interleaved
 from benchx.runner.events import Ceilings as CeilingsAgain
 from benchx.runner.events import Event, Phase, Recorded
 from benchx.runner.kernel_level import KernelLevel
@@ -298,6 +299,26 @@ def test_a_warm_cache_may_beat_the_ceilings_which_is_noted(
     assert record.values["roofline_share"] > 1
     assert record.timing is not None
     assert "above_roofline" in record.timing.notes
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_a_long_call_is_not_made_again_for_what_its_warm_up_has_told(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    told: list[Mapping[str, float]] = []
+    for_memory: list[object] = []
+
+    def interleaved(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - passed on as it is
+        told.append(options["long_calls_ms"])
+        return measure_interleaved(*arguments, **options)
+
+    monkeypatch.setattr("benchx.measure.warmup.LONG_CALL_S", 0.0 if is_long else 60.0)
+    monkeypatch.setattr("benchx.runner.kernel_timing.measure_interleaved", interleaved)
+    monkeypatch.setattr("benchx.runner.kernel_setup.peak_extra_bytes",
+                        lambda run, device: for_memory.append(run))  # fmt: skip
+    assert measure("good")["good"].outcome is Outcome.OK
+    assert [len(times) for times in told] == [int(is_long)]
+    assert len(for_memory) == int(not is_long)
 
 
 def test_equal_seeds_give_equal_inputs_in_every_launch(measure: Measure) -> None:
