@@ -14,11 +14,11 @@ from benchx.measure.sampling import SampleBatch, Timer, TimerUnsupported
 __all__ = ["TIMERS", "SampleBatch", "Timer", "TimerUnsupported", "make_timer"]
 
 TIMERS = {
-    "auto": "events_spin on a GPU (events where torch can't spin), cpu otherwise",
+    "auto": "events_spin on a GPU (events where torch can't spin), cpu for work of the host",
     "events": "device events around each call, queued as a user would",
     "events_spin": "events, with the device kept busy until the call is fully queued",
     "graph": "many calls in one graph over rotating copies",
-    "cpu": "monotonic clock around each call",
+    "cpu": "monotonic clock around each call, from an idle device until it is idle again",
 }
 """Timer name -> one line of explanation."""
 

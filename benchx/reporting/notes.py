@@ -26,7 +26,8 @@ _MEANINGS: Mapping[str, str] = {
         "the work; it was done by the host, or in a stream that nothing waits for"
     ),
     "waits_for_device": (
-        "the call waits for the device, so the host time holds what the timer had queued before it"
+        "submitting waited for the device (the call waits inside, or filled the queue), so the "
+        "host time holds what the timer had queued before it"
     ),
     "warm_l2": "the caches could not be displaced before each call; a cold call takes longer",
     "inner_repetitions": "one sample is the mean of several calls, each too short for the clock",

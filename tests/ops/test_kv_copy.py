@@ -151,6 +151,21 @@ def test_neither_direction_waits_for_the_other(monkeypatch: pytest.MonkeyPatch) 
     assert main.behind == {"caller", "there", "back"}
 
 
+@pytest.mark.parametrize(
+    ("route", "layout", "safe"),
+    [
+        ("host_to_device", "gather", False),
+        ("host_to_device", "scatter", True),
+        ("device_to_host", "gather", True),
+        ("device_to_host", "scatter", False),
+        ("memory", "gather", False),
+    ],
+)
+def test_a_graph_would_not_hold_what_the_host_packs(route: str, layout: str, safe: bool) -> None:
+    inputs = KvCopy().make_inputs(params_of(route=route, layout=layout), seed=0, device=CPU)
+    assert backends_of("kv_copy").get("packed").prepare(inputs).graph_safe is safe
+
+
 def test_both_directions_are_counted() -> None:
     one, two = (KvCopy().work(params_of(route=r)).min_bytes for r in ("memory", "both_ways"))
     assert (one, two) == (8 * 8192, 2 * 8 * 8192)
@@ -170,4 +185,20 @@ def test_blocks_cross_to_the_device_and_back(backend: str, route: str, layout: s
     truth, specs = operator.reference(inputs), operator.output_specs(inputs)
     outputs = found.prepare(inputs.clone()).run()
     torch.cuda.synchronize()
+    assert judge(outputs, specs, truth, operator.max_rms_ratio).reason is None
+
+
+@pytest.mark.gpu
+def test_the_host_scatters_blocks_only_when_they_have_arrived() -> None:
+    device = probe_device()
+    if not device.is_gpu:
+        pytest.skip("no GPU in this process")
+    params = params_of(route="device_to_host", layout="scatter", total_bytes=2**26)
+    operator = KvCopy()
+    inputs = operator.make_inputs(params, seed=0, device=torch.device(device.torch_device))
+    truth, specs = operator.reference(inputs), operator.output_specs(inputs)
+    call = backends_of("kv_copy").get("packed").prepare(inputs)
+    torch.cuda.synchronize()
+    gpu.spin(10_000_000)  # what is queued behind it begins some milliseconds later
+    outputs = {name: tensor.clone() for name, tensor in call.run().items()}
     assert judge(outputs, specs, truth, operator.max_rms_ratio).reason is None
