@@ -14,7 +14,7 @@ _TIMERS: Mapping[str, str] = {
     "events": "device events around each call",
     "events_spin": "device events around each call, the device kept busy until it starts",
     "graph": "calls unrolled in one CUDA graph, device events around it",
-    "cpu": "the monotonic clock around each call",
+    "cpu": "the monotonic clock around each call (beside a GPU: idle before and after)",
     "client": "the load generator's monotonic clock at the socket",
 }
 _CACHES: Mapping[str, str] = {
