@@ -188,42 +188,69 @@ def _right_pair(
 
 
 @gluon.jit
+def _pair(
+    s, state, values, weights, top, barriers, bounds, start, phase, zero, scale,
+    SIDE: gl.constexpr, LAST: gl.constexpr, dtype: gl.constexpr,
+):  # fmt: skip
+    """A warpgroup's part of a pair of tiles, by its side."""
+    if SIDE == 0:
+        return _left_pair(
+            s, state, values, weights, top, barriers, bounds, start, phase, zero, scale, LAST, dtype
+        )
+    else:
+        return _right_pair(
+            s, state, values, weights, top, barriers, bounds, start, phase, zero, scale, LAST, dtype
+        )
+
+
+@gluon.jit
+def _walk(
+    buffers, barriers, scale, span, bounds, dtype: gl.constexpr, SIDE: gl.constexpr,
+    LATENT: gl.constexpr, ROPE: gl.constexpr,
+):  # fmt: skip
+    """One warpgroup through its tiles: numerator, running maximum, denominator of its own tiles."""
+    queries, tiles, weights, top, _ = buffers
+    full, empty, _ = barriers
+    acc, peak, total = empty_state(LATENT)
+    start = span[0] * 64
+    if span[2] > 0:
+        s = _start_scores(_nothing_yet(), queries, tiles, full, 0, 0, SIDE, 0, ROPE)
+        s = _start_scores(s, queries, tiles, full, 0, 0, SIDE, 1, ROPE)
+        for pair in range(span[2] - 1):
+            zero = pair >> 30
+            acc, peak, total = _pair(
+                s, (acc, peak, total), tiles[SIDE], weights, top, barriers, bounds,
+                start, pair & 1, zero, scale, SIDE, False, dtype,
+            )  # fmt: skip
+            following = (pair + 1) & 1
+            acc = warpgroup_mma_wait(0, deps=[acc])
+            mbarrier.arrive(empty.index(2 + SIDE))
+            s = _start_scores(_nothing_yet(), queries, tiles, full, following, zero, SIDE, 0, ROPE)
+            s = _start_scores(s, queries, tiles, full, following, zero, SIDE, 1, ROPE)
+            start += 128
+        acc, peak, total = _pair(
+            s, (acc, peak, total), tiles[SIDE], weights, top, barriers, bounds,
+            start, (span[2] - 1) & 1, 0, scale, SIDE, True, dtype,
+        )  # fmt: skip
+        acc = warpgroup_mma_wait(0, deps=[acc])
+    return acc, peak, total
+
+
+@gluon.jit
 def _left_group(
     q, o, lse, buffers, barriers, scale, span, place, line, out_line, out_stride,
     TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr,
     SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Warpgroup 0: even tiles' scores, the left half of the output."""
-    queries, tiles, weights, top, sums = buffers
-    full, empty, ready = barriers
-    dtype: gl.constexpr = q.dtype.element_ty
-    load_queries(queries, q, line, place, LATENT, ROPE)
+    ready = barriers[2]
+    load_queries(buffers[0], q, line, place, LATENT, ROPE)
     mbarrier.arrive(ready.index(4))
     row, stop, seen, last = row_bounds(span, place, TOKENS)
-    acc, peak, total = empty_state(LATENT)
-    start = span[0] * 64
-    if span[2] > 0:
-        s = _start_scores(_nothing_yet(), queries, tiles, full, 0, 0, 0, 0, ROPE)
-        s = _start_scores(s, queries, tiles, full, 0, 0, 0, 1, ROPE)
-        for pair in range(span[2] - 1):
-            zero = pair >> 30
-            acc, peak, total = _left_pair(
-                s, (acc, peak, total), tiles[0], weights, top, barriers, (stop, seen, last),
-                start, pair & 1, zero, scale, False, dtype,
-            )  # fmt: skip
-            following = (pair + 1) & 1
-            acc = warpgroup_mma_wait(0, deps=[acc])
-            mbarrier.arrive(empty.index(2))
-            s = _start_scores(_nothing_yet(), queries, tiles, full, following, zero, 0, 0, ROPE)
-            s = _start_scores(s, queries, tiles, full, following, zero, 0, 1, ROPE)
-            start += 128
-        acc, peak, total = _left_pair(
-            s, (acc, peak, total), tiles[0], weights, top, barriers, (stop, seen, last),
-            start, (span[2] - 1) & 1, 0, scale, True, dtype,
-        )  # fmt: skip
-        acc = warpgroup_mma_wait(0, deps=[acc])
-
-    total = shared_sum(sums, ready, total, 0)
+    acc, peak, total = _walk(
+        buffers, barriers, scale, span, (stop, seen, last), q.dtype.element_ty, 0, LATENT, ROPE
+    )
+    total = shared_sum(buffers[4], ready, total, 0)
     if SPLIT:
         log2 = gl.where(total > 0, peak + gl.log2(total), float("-inf"))
         gl.store(lse + out_line + row * out_stride, log2, mask=row < place[1])
@@ -236,35 +263,13 @@ def _right_group(
     TOKENS: gl.constexpr, LATENT: gl.constexpr, ROPE: gl.constexpr,
 ):  # fmt: skip
     """Warpgroup 1: odd tiles' scores, the right half of the output."""
-    queries, tiles, weights, top, sums = buffers
-    full, empty, ready = barriers
-    dtype: gl.constexpr = q.dtype.element_ty
+    ready = barriers[2]
     _, stop, seen, last = row_bounds(span, place, TOKENS)
-    acc, peak, total = empty_state(LATENT)
-    start = span[0] * 64
     mbarrier.wait(ready.index(4), 0)
-    if span[2] > 0:
-        s = _start_scores(_nothing_yet(), queries, tiles, full, 0, 0, 1, 0, ROPE)
-        s = _start_scores(s, queries, tiles, full, 0, 0, 1, 1, ROPE)
-        for pair in range(span[2] - 1):
-            zero = pair >> 30
-            acc, peak, total = _right_pair(
-                s, (acc, peak, total), tiles[1], weights, top, barriers, (stop, seen, last),
-                start, pair & 1, zero, scale, False, dtype,
-            )  # fmt: skip
-            following = (pair + 1) & 1
-            acc = warpgroup_mma_wait(0, deps=[acc])
-            mbarrier.arrive(empty.index(3))
-            s = _start_scores(_nothing_yet(), queries, tiles, full, following, zero, 1, 0, ROPE)
-            s = _start_scores(s, queries, tiles, full, following, zero, 1, 1, ROPE)
-            start += 128
-        acc, peak, total = _right_pair(
-            s, (acc, peak, total), tiles[1], weights, top, barriers, (stop, seen, last),
-            start, (span[2] - 1) & 1, 0, scale, True, dtype,
-        )  # fmt: skip
-        acc = warpgroup_mma_wait(0, deps=[acc])
-
-    total = shared_sum(sums, ready, total, 1)
+    acc, _, total = _walk(
+        buffers, barriers, scale, span, (stop, seen, last), q.dtype.element_ty, 1, LATENT, ROPE
+    )
+    total = shared_sum(buffers[4], ready, total, 1)
     store_half(o, acc, total, place, out_line, out_stride, LATENT // 2, LATENT)
 
 
