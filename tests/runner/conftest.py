@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchx.ops import base
+from benchx.ops.base import OPERATORS
 from benchx.runner import Progress, RunSummary, Silent, run
 from benchx.runner.local import LocalExecutor
 from benchx.scenario import Scenario, load
@@ -31,6 +33,18 @@ def fakes_on_path() -> Iterator[None]:
         patch.setenv("PYTHONPATH", str(FAKES))
         patch.setattr(sys, "path", [*sys.path, str(FAKES)])
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_fakes_left() -> Iterator[None]:
+    """What a module registers in this process is unknown to the tests of other parts."""
+    known, backends = dict(OPERATORS._entries), dict(base._BACKENDS)
+    yield
+    OPERATORS._entries = known
+    base._BACKENDS.clear()
+    base._BACKENDS.update(backends)
+    for name in [path.stem for path in FAKES.glob("*.py")]:
+        sys.modules.pop(name, None)  # importing it again registers again
 
 
 @pytest.fixture
