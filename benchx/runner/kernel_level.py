@@ -190,9 +190,9 @@ class _GroupRun:
         """The figures; one above the roofline makes the ceilings be measured again.
 
         Not with a warm cache, which no copy from memory bounds. The ceilings are the device's:
-        work on its host has none here.
+        what crosses to its host, or runs there, has none here.
         """
-        if bench.place.on_host:
+        if not bench.place.within:
             return kernel_values(entry, measured, bench.work, {})
         values = kernel_values(entry, measured, bench.work, self._session.ceilings)
         if self._settings.cache == "cold" and above_roofline(values):

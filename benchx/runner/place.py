@@ -34,14 +34,17 @@ class Place:
         device: Where inputs live; the CPU of a GPU machine for what runs on its host.
         host_share: See `SharesWithHost`; "none" on a machine without a GPU, where there is but
             one clock.
+        within: Whether what moves stays within the device, so that its ceilings bound it. What
+            the host may have a share in crosses to or from it, or never enters the device.
     """
 
     device: Device
     host_share: HostShare
+    within: bool = True
 
     @property
     def on_host(self) -> bool:
-        """Whether a GPU is there and has no part in it: its ceilings and clocks say nothing."""
+        """Whether a GPU is there and has no part in it: its clocks say nothing."""
         return self.host_share == "all"
 
     @property
@@ -73,4 +76,5 @@ def place_of(operator: Operator[Any], params: Params, machine: Device) -> Place:
     if not machine.is_gpu or not isinstance(operator, SharesWithHost):
         return Place(device=machine, host_share="none")
     share = operator.host_share(params)
-    return Place(device=host_device() if share == "all" else machine, host_share=share)
+    device = host_device() if share == "all" else machine
+    return Place(device=device, host_share=share, within=False)

@@ -117,6 +117,14 @@ def test_every_route_has_a_share() -> None:
     assert told == {*LOADS, *STORES, BOTH_WAYS}
 
 
+@pytest.mark.parametrize("route", ["host_to_device", "device_to_host", "file_read"])
+def test_no_ceiling_of_a_gpu_bounds_what_crosses_to_its_host(route: str) -> None:
+    copy, params = OPERATORS.get("kv_copy"), point_of(route=route).params
+    assert not place_of(copy, params, GPU).within
+    assert place_of(copy, params, host_device()).within
+    assert place_of(OPERATORS.get("kda_prefill"), {}, GPU).within
+
+
 def test_without_a_gpu_there_is_one_clock_and_nothing_to_note() -> None:
     for _, params in SHARED:
         place = place_of(OPERATORS.get("kv_copy"), point_of(**params).params, host_device())
