@@ -37,7 +37,7 @@ def axis_label(axis: str) -> str:
 
 def value_text(value: object) -> str:
     """An axis value as printed; long lists of lengths are shortened, see `short_lengths`."""
-    if value is None:
+    if value is None or value == "":
         return ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"

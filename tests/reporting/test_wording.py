@@ -22,6 +22,10 @@ def test_short_lists_and_words_stay_as_they_are() -> None:
         assert wording.short_lengths(text) == text
 
 
+def test_a_value_of_no_letters_is_a_dash() -> None:
+    assert wording.value_text("") == wording.value_text(None) == "-"
+
+
 def test_two_mixes_of_equal_count_and_sum_are_printed_in_full() -> None:
     other = "1301+546+2048+963+271+3063"
     assert wording.distinct_texts([MIXED, other]) == {MIXED: MIXED, other: other}
