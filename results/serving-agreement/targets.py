@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from shape import write_shape
+from shape import SMALL, write_shape
 
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.engines.catalog import ENGINES
@@ -82,19 +82,25 @@ class Target:
 
 @contextmanager
 def engine(choice: Choice) -> Iterator[Target]:
-    """A tiny random model in vLLM, as the tests start it."""
-    with _started(tiny_settings(choice)) as found:
-        yield _target("engine", found)
+    """A model with random weights in vLLM, slow enough on two cores, see `SMALL`."""
+    with _shaped("engine", replace(choice, graphs=False, config={**SMALL, **choice.config})) as it:
+        yield it
 
 
 @contextmanager
 def shape(choice: Choice) -> Iterator[Target]:
     """A model as large as real ones, with random weights, for a GPU."""
+    with _shaped("shape", choice) as it:
+        yield it
+
+
+@contextmanager
+def _shaped(name: str, choice: Choice) -> Iterator[Target]:
     tiny = ENGINES.get("vllm").prepare(tiny_settings(choice))
     with TemporaryDirectory() as folder:
         write_shape(Path(str(tiny.model)), Path(folder), choice.config)
         with _started(shape_settings(tiny, folder, graphs=choice.graphs)) as found:
-            yield _target("shape", found)
+            yield _target(name, found)
 
 
 @contextmanager
@@ -160,7 +166,7 @@ def _target(name: str, found: RunningEngine) -> Target:
 
 OPEN = {"engine": engine, "ground_truth": ground_truth, "shape": shape}
 SIZES = {
-    "engine": Size(),
+    "engine": Size(requests=64),
     "ground_truth": Size(requests=48),
     "shape": Size(input_tokens=1024, streams=32, requests=96),
 }
