@@ -34,9 +34,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from benchx_kernels.device.hopper_softmax import scaled, tile_weights
+from benchx_kernels.device.hopper_softmax import clear_tail, scaled, tile_weights
 from benchx_kernels.device.mla_decode_hopper_parts import (
-    clear_tail,
     empty_state,
     load_queries,
     make_barriers,

@@ -91,18 +91,6 @@ def publish(weights, top, ready, p, higher, slot):
 
 
 @gluon.jit
-def clear_tail(values, start, stop):
-    """Zero the rows of positions from `stop` on: a weight of 0 times a NaN there is a NaN."""
-    if start + 64 > stop:
-        layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
-        position = start + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
-        held = values.load(layout)
-        held = gl.where((position < stop)[:, None], held, gl.zeros_like(held))
-        values.store(held)
-        fence_async_shared()
-
-
-@gluon.jit
 def shared_sum(sums, ready, total, group: gl.constexpr):
     """The denominator: each warpgroup has summed the weights of its own tiles."""
     sums.index(group).store(total)

@@ -20,7 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from benchx_kernels.device.hopper_softmax import scaled, tile_weights
+from benchx_kernels.device.hopper_softmax import clear_tail, scaled, tile_weights
 
 # Triton 3.9 calls it `async_load`; 3.6 knows only the longer name, which 3.9 refuses.
 _copy_in = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
@@ -83,21 +83,6 @@ def _scores(q_nope, q_pe, tiles, full, step, ROPE: gl.constexpr):
 
 
 @gluon.jit
-def _clear_tail(values, start, stop, VALUE: gl.constexpr):
-    """Zero the rows from `stop` on, another sequence's: a weight of 0 times a NaN is a NaN.
-
-    Both warpgroups do it, to the same end; the rows before `stop` are rewritten as they are.
-    """
-    if start + 128 > stop:
-        layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
-        position = start + gl.arange(0, 128, layout=gl.SliceLayout(1, layout))
-        held = values.load(layout)
-        held = gl.where((position < stop)[:, None], held, gl.zeros_like(held))
-        values.store(held)
-        fence_async_shared()
-
-
-@gluon.jit
 def _attend_rows(
     q, o, q_nope, q_pe, tiles, barriers, scale,
     row0, queries, keys, first_query, heads, head, count,
@@ -138,7 +123,8 @@ def _attend_rows(
         a = gl.convert_layout(p.to(dtype), a_layout)
     done = (count - 1) % 2
     mbarrier.wait(full.index(2 + done), ((count - 1) // 2) & 1)
-    _clear_tail(values.index(done), (count - 1) * 128, keys, VALUE)
+    # Both warpgroups do it, to the same end.
+    clear_tail(values.index(done), (count - 1) * 128, keys)
     acc = warpgroup_mma(a, values.index(done), acc, is_async=True)
     acc = warpgroup_mma_wait(0, deps=[acc])
 
