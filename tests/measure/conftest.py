@@ -9,7 +9,6 @@ import pytest
 
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
-from benchx.measure.device import probe_device
 from benchx.measure.sampling import SampleBatch
 
 
@@ -110,12 +109,3 @@ def gpu_like() -> Device:
         l2_bytes=60 * 2**20,
         compute_units=132,
     )
-
-
-@pytest.fixture
-def gpu() -> Device:
-    """The real one, for tests marked `gpu`."""
-    device = probe_device()
-    if not device.is_gpu:
-        pytest.skip("no GPU in this process")
-    return device

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from benchx.core.axes import Params, Scalar
+from benchx.core.device import Device
 from benchx.core.outcome import Outcome
-from benchx.measure import gpu
+from benchx.measure import gpu as streams
 from benchx.measure.correctness import judge
 from benchx.measure.device import probe_device
 from benchx.ops import kv_files
@@ -141,7 +142,7 @@ class _Stream:
 def test_neither_direction_waits_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     main, sides = _Stream("caller"), [_Stream("there"), _Stream("back")]
     waiting = list(sides)
-    monkeypatch.setattr(gpu, "side_stream", lambda: waiting.pop(0))
+    monkeypatch.setattr(streams, "side_stream", lambda: waiting.pop(0))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: main)
     monkeypatch.setattr(torch.cuda, "stream", nullcontext)
     inputs = KvCopy().make_inputs(params_of(route="both_ways"), seed=0, device=CPU)
@@ -189,16 +190,13 @@ def test_blocks_cross_to_the_device_and_back(backend: str, route: str, layout: s
 
 
 @pytest.mark.gpu
-def test_the_host_scatters_blocks_only_when_they_have_arrived() -> None:
-    device = probe_device()
-    if not device.is_gpu:
-        pytest.skip("no GPU in this process")
+def test_the_host_scatters_blocks_only_when_they_have_arrived(gpu: Device) -> None:
     params = params_of(route="device_to_host", layout="scatter", total_bytes=2**26)
     operator = KvCopy()
-    inputs = operator.make_inputs(params, seed=0, device=torch.device(device.torch_device))
+    inputs = operator.make_inputs(params, seed=0, device=torch.device(gpu.torch_device))
     truth, specs = operator.reference(inputs), operator.output_specs(inputs)
     call = backends_of("kv_copy").get("packed").prepare(inputs)
     torch.cuda.synchronize()
-    gpu.spin(10_000_000)  # what is queued behind it begins some milliseconds later
+    streams.spin(10_000_000)  # what is queued behind it begins some milliseconds later
     outputs = {name: tensor.clone() for name, tensor in call.run().items()}
     assert judge(outputs, specs, truth, operator.max_rms_ratio).reason is None

@@ -15,7 +15,7 @@ from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
 from benchx.measure.cpu_timer import CpuTimer
-from benchx.measure.device import host_device, probe_device
+from benchx.measure.device import host_device
 from benchx.ops.base import OPERATORS, HostShare, backends_of
 from benchx.ops.kv_copy import BOTH_WAYS, LOADS, STORES
 from benchx.runner import place as places
@@ -68,6 +68,7 @@ def measured(*points: Point, **settings: object) -> list[LaunchRecord]:
 def test_a_route_of_the_host_takes_the_time_of_its_bytes_beside_a_gpu_too(route: str) -> None:
     (record,) = measured(point_of(route=route))
     if record.outcome is Outcome.UNSUPPORTED:
+        assert route.endswith("direct")
         pytest.skip(record.reason or "")
     assert record.outcome is Outcome.OK
     assert record.timing is not None
@@ -191,13 +192,10 @@ def test_what_the_host_does_a_part_of_begins_and_ends_on_an_idle_device(
     ids=str,
 )  # fmt: skip
 def test_on_a_real_gpu_no_copy_by_the_host_is_faster_than_its_memory(
-    params: dict[str, object],
+    gpu: Device, params: dict[str, object]
 ) -> None:
-    device = probe_device()
-    if not device.is_gpu:
-        pytest.skip("no GPU in this process")
     point = point_of(total_bytes=64 * MIB, **params)
-    place = place_of(OPERATORS.get("kv_copy"), point.params, device)
+    place = place_of(OPERATORS.get("kv_copy"), point.params, gpu)
     inputs = OPERATORS.get("kv_copy").make_inputs(
         point.params, seed=0, device=torch.device(place.device.torch_device)
     )
