@@ -138,6 +138,7 @@ class _EngineRun:
         except (EngineFailed, StoreError):
             raise
         except BenchxError as error:  # what is wrong with one point need not be with the next
+            engine.fail_if_gone()
             reason = str(error)
             self._session.record(point, Outcome.CRASHED, started_at=self._started_at, reason=reason)
             return

@@ -25,7 +25,8 @@ engine:
   model: ./model
   python: ["{python}", "{fake}", serve]
   ready_timeout: 30s
-  env: {{FAKE_PIDS: "{pids}", FAKE_DIES_AFTER: "{dies}", FAKE_TOKEN_S: "{token_s}"}}
+  env: {{FAKE_PIDS: "{pids}", FAKE_DIES_AFTER: "{dies}", FAKE_TOKEN_S: "{token_s}",
+        FAKE_LINGERS_S: "{lingers_s}"}}
 workload: {{dataset: random, input_len: 8, output_len: 4, requests: {requests}}}
 axes: {{concurrency: [1, 2]}}
 measure: {{launches: 1}}
@@ -41,11 +42,11 @@ def begin(tmp_path: Path) -> Begin:
     """Starts `benchx run` of a scenario whose engine is the fake one."""
 
     def start(
-        *, dies: int = 0, requests: int = 6, token_s: float = 0.01
+        *, dies: int = 0, lingers_s: float = 0, requests: int = 6, token_s: float = 0.01
     ) -> subprocess.Popen[bytes]:
         path = tmp_path / "s.yaml"
         pids = tmp_path / "pids"
-        how = {"dies": dies, "requests": requests, "token_s": token_s}
+        how = {"dies": dies, "lingers_s": lingers_s, "requests": requests, "token_s": token_s}
         path.write_text(TEXT.format(python=sys.executable, fake=FAKE, pids=pids, **how))
         command = [sys.executable, "-m", "benchx", "run", "--out", str(tmp_path / "out")]
         return subprocess.Popen([*command, "--no-report", str(path)])
@@ -84,10 +85,11 @@ def test_an_engine_that_ignores_sigterm_is_gone_after_the_run(begin: Begin, tmp_
     assert (tmp_path / "pids").read_text().count("\n") == 1  # one start served both points
 
 
+@pytest.mark.parametrize("lingers_s", [0, 2])
 def test_an_engine_that_dies_under_load_is_quoted_and_what_had_ended_is_kept(
-    begin: Begin, tmp_path: Path
+    begin: Begin, tmp_path: Path, lingers_s: float
 ) -> None:
-    begin(dies=5).wait(120)  # after readiness and warm-up
+    begin(dies=5, lingers_s=lingers_s).wait(120)  # after readiness and warm-up
     run = result(tmp_path)
     assert [record.outcome for record in run.records] == [Outcome.CRASHED] * 2
     for record in run.records:

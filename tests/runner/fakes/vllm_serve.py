@@ -1,7 +1,8 @@
 """Stands in for `vllm serve MODEL --port P ...`: streams token by token, until it is told to die.
 
 Variables: FAKE_PIDS (file that gets the process id), FAKE_DIES_AFTER (requests after which it exits
-in the middle of an answer), FAKE_TOKEN_S (seconds per token).
+in the middle of an answer), FAKE_LINGERS_S (seconds from its last byte to the end of its process),
+FAKE_TOKEN_S (seconds per token).
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import sys
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 DIES_AFTER = int(os.environ.get("FAKE_DIES_AFTER", "0"))
+LINGERS_S = float(os.environ.get("FAKE_LINGERS_S", "0"))
 TOKEN_S = float(os.environ.get("FAKE_TOKEN_S", "0.01"))
 answered = 0
 
@@ -43,8 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         for index in range(int(asked["max_tokens"])):
             time.sleep(TOKEN_S)
             if DIES_AFTER and answered > DIES_AFTER and index:
-                print("RuntimeError: the device fell off the bus", flush=True)
-                os._exit(3)
+                self.die()
             last = index + 1 == int(asked["max_tokens"])
             choice = {"index": 0, "text": " a", "finish_reason": "length" if last else None}
             self.event({"choices": [choice]})
@@ -52,6 +55,17 @@ class Handler(BaseHTTPRequestHandler):
         self.event({"choices": [], "usage": count})
         self.piece(b"data: [DONE]\n\n")
         self.piece(b"")
+
+    def die(self) -> None:
+        """Break all connections, take no new one, and end a little later, as large processes do."""
+        print("RuntimeError: the device fell off the bus", flush=True)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in range(3, 256):
+            with suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(number).st_mode):
+                    os.dup2(nowhere, number)
+        time.sleep(LINGERS_S)
+        os._exit(3)
 
     def event(self, data: dict[str, object]) -> None:
         self.piece(b"data: %s\n\n" % json.dumps(data).encode())
