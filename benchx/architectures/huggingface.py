@@ -5,15 +5,14 @@ Guessing would be worse than refusing: experts sized by `hidden_size` double Kim
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchx.architectures.config_file import Config, language_model
+from benchx.architectures.config_published import checkpoint, longest_context, omitted
 from benchx.architectures.descriptor import Architecture
-from benchx.core.errors import BenchxError, Location, nearest_word
+from benchx.core.errors import Location, nearest_word
 from benchx.scenario.located import Located
 from benchx.scenario.validation import validated
 
@@ -34,107 +33,22 @@ QK_NORM = ("qwen3", "qwen3_moe")
 """Whose q and k are normalised a head: the config does not say so."""
 
 
+UNMODELLED_ATTENTION = (
+    "index_topk",
+    "compress_ratios",
+    "cross_attention_layers",
+    "use_sliding_window",
+)
+ALWAYS_SLIDING = ("mistral",)
+"""Whose attention is windowed wherever `sliding_window` is a number."""
+
+LAYER_TYPES = ("linear_attention", "full_attention")
+
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
+CHOSEN = ("num_experts_per_token", "num_experts_per_tok")
 ROUTER_KEYS = ("scoring_func", "moe_router_activation_func")
 SOFTMAX_ROUTERS = ("deepseek_v2", "qwen3_moe")
 """Whose router's scores are a softmax where the config does not name their form."""
-
-
-class ConfigError(BenchxError):
-    """A config.json that does not describe a model that is understood.
-
-    Args:
-        path: The file.
-        problem: Key, what was got, what was expected.
-    """
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(
-            f"{path}: {problem}",
-            hint="complete the file, or write a descriptor (see the shipped architectures)",
-        )
-
-
-@dataclass(frozen=True)
-class Config:
-    """The language model's part of a config, with look-ups that name what is missing."""
-
-    data: Mapping[str, Any]
-    path: Path
-    prefix: str = ""
-
-    def size(self, *names: str) -> int:
-        """A whole number of at least 0 under one of several names; required."""
-        value = self.optional_size(*names)
-        if value is None:
-            also = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
-            raise self.wrong(f"{self.prefix}{names[0]}{also} is missing; expected a whole number")
-        return value
-
-    def optional_size(self, *names: str) -> int | None:
-        """The same, None where none of the names is there; names that differ are refused."""
-        found = {name: self.data[name] for name in names if self.data.get(name) is not None}
-        for name, value in found.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise self.wrong(f"{self.prefix}{name} is {value!r}; expected a whole number")
-        if len(set(found.values())) > 1:
-            told = " and ".join(f"{self.prefix}{name} {value}" for name, value in found.items())
-            raise self.wrong(f"{told} contradict each other")
-        return next(iter(found.values()), None)
-
-    def flag(self, name: str) -> bool:
-        """True or false; absent is false."""
-        value = self.data.get(name) or False
-        if not isinstance(value, bool):
-            raise self.wrong(f"{self.prefix}{name} is {value!r}; expected true or false")
-        return value
-
-    def number(self, name: str, absent: float) -> float:
-        """A number above 0."""
-        value = self.data.get(name)
-        if value is None:
-            return absent
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise self.wrong(f"{self.prefix}{name} is {value!r}; expected a number above 0")
-        return float(value)
-
-    def word(self, choices: Sequence[str], absent: str, *names: str) -> str:
-        """One of `choices` under one of several names."""
-        for name in names:
-            value = self.data.get(name)
-            if value is not None and value not in choices:
-                known = " or ".join(choices)
-                raise self.wrong(f"{self.prefix}{name} is {value!r}; expected {known}")
-            if value is not None:
-                return str(value)
-        return absent
-
-    def layers(self, name: str) -> tuple[int, ...]:
-        """A list of layer numbers; required."""
-        value = self.data.get(name)
-        if not isinstance(value, Sequence) or not all(type(item) is int for item in value):
-            raise self.wrong(f"{self.prefix}{name} is {value!r}; expected a list of layer numbers")
-        return tuple(value)
-
-    def words(self, name: str, known: Sequence[str]) -> tuple[str, ...]:
-        """One of the known words for each layer; required."""
-        value, layers = self.data.get(name), self.size("num_hidden_layers")
-        listed = value if isinstance(value, list) else []
-        if len(listed) != layers or not all(word in known for word in listed):
-            raise self.wrong(
-                f"{self.prefix}{name} is {value!r}; expected {layers} of {', '.join(known)}"
-            )
-        return tuple(listed)
-
-    def part(self, name: str) -> Config:
-        """A nested mapping; required."""
-        value = self.data.get(name)
-        if not isinstance(value, Mapping):
-            raise self.wrong(f"{self.prefix}{name} is missing; expected a mapping")
-        return Config(value, self.path, f"{self.prefix}{name}.")
-
-    def wrong(self, problem: str) -> ConfigError:
-        """The error to raise."""
-        return ConfigError(self.path, problem)
 
 
 def from_config(text: str, path: Path) -> Architecture:
@@ -149,7 +63,7 @@ def from_config(text: str, path: Path) -> Architecture:
             contradicts another.
         ScenarioError: Sizes that can't hold together.
     """
-    config = _language_model(text, path)
+    config = language_model(text, path)
     if not isinstance(config.data.get("model_type"), str):
         raise config.wrong(
             f"{config.prefix}model_type is missing; known: {', '.join(ARCHITECTURES)}"
@@ -165,27 +79,23 @@ def from_config(text: str, path: Path) -> Architecture:
     return validated(Architecture, Located.from_plain(known, Location(path)))
 
 
-def _language_model(text: str, path: Path) -> Config:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(path, f"not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(path, f"a {type(data).__name__}; expected a mapping")
-    config = Config(data, path)
-    return config.part("text_config") if "text_config" in data else config
-
-
 def _refuse_unknown(config: Config) -> None:
     """What would change cache or weights, and is not modelled."""
-    for name in ("index_topk", "compress_ratios", "cross_attention_layers"):
+    for name in UNMODELLED_ATTENTION:
         if config.data.get(name):
             raise config.wrong(f"{config.prefix}{name} is set; such attention is not modelled")
-    if config.data.get("use_sliding_window"):
-        raise config.wrong(f"{config.prefix}use_sliding_window is set; it is not modelled")
-    if config.data.get("moe_layer_freq", 1) != 1:
-        value = config.data["moe_layer_freq"]
-        raise config.wrong(f"{config.prefix}moe_layer_freq is {value!r}; only 1 is modelled")
+    window = config.data.get("sliding_window")
+    # Others have a switch beside it: a window that is off may still have a width.
+    if window is not None and config.data["model_type"] in ALWAYS_SLIDING:
+        raise config.wrong(f"{config.prefix}sliding_window is {window!r}; it is not modelled")
+    kinds = config.data.get("layer_types") or []
+    other = next((kind for kind in kinds if kind not in LAYER_TYPES), None)
+    if other is not None:
+        raise config.wrong(f"{config.prefix}layer_types names {other!r}, which is not modelled")
+    for name, usual in (("moe_layer_freq", 1), ("decoder_sparse_step", 1), ("mlp_only_layers", [])):
+        value = config.data.get(name)
+        if value is not None and value != usual:
+            raise config.wrong(f"{config.prefix}{name} is {value!r}; only {usual} is modelled")
 
 
 def _frame(config: Config, path: Path) -> dict[str, Any]:
@@ -198,10 +108,10 @@ def _frame(config: Config, path: Path) -> dict[str, Any]:
         "hidden": config.size("hidden_size"),
         "vocab": config.size("vocab_size"),
         "layers": config.size("num_hidden_layers"),
-        "max_context": config.optional_size("max_position_embeddings")
-        or config.optional_size("model_max_length")
-        or config.size("max_position_embeddings", "model_max_length"),
+        "max_context": longest_context(config),
         "tied_embeddings": config.flag("tie_word_embeddings"),
+        "checkpoint": checkpoint(config),
+        "omitted": omitted(config),
         "residual_block": config.optional_size("attn_res_block_size"),
         "situ": _situ(config),
     }
@@ -225,7 +135,7 @@ def _attention(config: Config, kind: str) -> dict[str, Any]:
     if kind == "gqa":
         return {"gqa": _gqa(config)}
     found: dict[str, Any] = {"mla": _mla(config)}
-    if kind == "hybrid" and "linear_attn_config" not in config.data:
+    if kind == "hybrid" and _has_native_form(config):
         found |= _hybrid_by_layer_types(config)
     elif kind == "hybrid":
         linear = config.part("linear_attn_config")
@@ -234,9 +144,13 @@ def _attention(config: Config, kind: str) -> dict[str, Any]:
     return found
 
 
+def _has_native_form(config: Config) -> bool:
+    return config.data.get("linear_attn_config") is None and "layer_types" in config.data
+
+
 def _hybrid_by_layer_types(config: Config) -> dict[str, Any]:
     """The form in which transformers (5.x) itself writes Kimi Linear's config."""
-    kinds = config.words("layer_types", ("linear_attention", "full_attention"))
+    kinds = config.words("layer_types", LAYER_TYPES)
     width = config.size("linear_head_dim")
     return {
         "full_attention": tuple(
@@ -261,14 +175,14 @@ def _check_pattern(linear: Config, layers: int) -> None:
 
 
 def _kda(linear: Config) -> dict[str, Any]:
-    bound = linear.data.get("gate_lower_bound")
+    bound = linear.negative("gate_lower_bound")
     return {
         "heads": linear.size("num_heads"),
         "head_dim": linear.size("head_dim"),
         "value_dim": linear.size("head_dim"),
         "conv": linear.size("short_conv_kernel_size"),
         "gate": "softplus" if bound is None else "bounded",
-        "lower_bound": -5.0 if bound is None else float(bound),
+        "lower_bound": -5.0 if bound is None else bound,
         "output_gate": "full_rank" if linear.flag("use_full_rank_gate") else "low_rank",
     }
 
@@ -289,6 +203,7 @@ def _mla(config: Config) -> dict[str, Any]:
 
 def _gqa(config: Config) -> dict[str, Any]:
     heads, hidden = config.size("num_attention_heads"), config.size("hidden_size")
+    kv_heads = config.optional_size("num_key_value_heads")
     width = config.optional_size("head_dim")
     if width is None and (not heads or hidden % heads):
         raise config.wrong(
@@ -297,20 +212,22 @@ def _gqa(config: Config) -> dict[str, Any]:
         )
     return {
         "heads": heads,
-        "kv_heads": config.optional_size("num_key_value_heads") or heads,
+        "kv_heads": heads if kv_heads is None else kv_heads,
         "head_dim": width if width is not None else hidden // heads,
         "qk_norm": config.data.get("model_type") in QK_NORM,
     }
 
 
 def _mlp(config: Config) -> dict[str, Any]:
-    experts = config.optional_size("num_experts", "n_routed_experts", "num_local_experts")
+    experts = config.optional_size(*EXPERTS)
     layers, dense = config.size("num_hidden_layers"), config.optional_size("intermediate_size")
+    if experts is None and config.optional_size(*CHOSEN):  # else all layers would count as dense
+        experts = config.size(*EXPERTS)
     if not experts:
         return {"dense_layers": layers, "dense_intermediate": config.size("intermediate_size")}
     moe: dict[str, Any] = {
         "experts": experts,
-        "top_k": config.size("num_experts_per_token", "num_experts_per_tok"),
+        "top_k": config.size(*CHOSEN),
         "shared": config.optional_size("num_shared_experts", "n_shared_experts") or 0,
         "intermediate": config.size("moe_intermediate_size"),
         "latent_norm": config.flag("latent_moe_use_norm"),

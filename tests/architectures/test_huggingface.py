@@ -238,3 +238,125 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(BenchxError, match="did you mean 'kimi-k3'"):
         load_architecture("kimi-k4")
+
+
+def test_a_bound_of_the_gate_that_is_no_number_is_refused(
+    refusal: Callable[[object], str],
+) -> None:
+    for bound in ("-5", [-5.0], True, 0, float("-inf"), float("nan")):
+        linear = K3_TEXT["linear_attn_config"] | {"gate_lower_bound": bound}
+        told = refusal({"text_config": K3_TEXT | {"linear_attn_config": linear}})
+        expected = (
+            f"text_config.linear_attn_config.gate_lower_bound is {bound!r}; expected a number"
+        )
+        assert expected in told
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (LLAMA | {"model_type": "mistral", "sliding_window": 4096}, "sliding_window is 4096"),
+        (
+            LLAMA | {"model_type": "qwen3", "layer_types": ["sliding_attention"] * 80},
+            "layer_types names 'sliding_attention'",
+        ),
+        (QWEN | {"decoder_sparse_step": 2}, "decoder_sparse_step is 2; only 1"),
+        (QWEN | {"mlp_only_layers": [3]}, "mlp_only_layers is [3]; only []"),
+        (DEEPSEEK | {"moe_layer_freq": 2}, "moe_layer_freq is 2; only 1"),
+        (DEEPSEEK | {"n_routed_experts": None}, "num_experts (or n_routed_experts, num_local"),
+        (LLAMA | {"num_key_value_heads": 0}, "kv_heads"),
+        (LLAMA | {"rope_scaling": "yarn"}, "rope_scaling is 'yarn'; expected a mapping"),
+        (LLAMA | {"quantization_config": "fp8"}, "quantization_config.quant_method is missing"),
+        (LLAMA | {"torch_dtype": "float8"}, "dtype (or torch_dtype) is 'float8'"),
+        (K3_TEXT | {"linear_attn_config": None}, "linear_attn_config is missing"),
+    ],
+)
+def test_what_would_change_cache_or_weights_unseen_is_refused(
+    refusal: Callable[[object], str], config: dict[str, Any], expected: str
+) -> None:
+    assert expected in refusal(config)
+
+
+def test_a_switch_that_is_off_is_no_reason_to_refuse(read: Read) -> None:
+    off = {"sliding_window": None, "moe_layer_freq": None, "text_config": None}
+    assert read(LLAMA | off | {"model_type": "mistral"}).count("gqa") == 80
+    windows = {"model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": False}
+    assert read(LLAMA | windows).count("gqa") == 80
+    usual = {
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "layer_types": ["full_attention"] * 94,
+    }
+    assert read(QWEN | usual).moe is not None
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (
+            {
+                "text_config": K3_TEXT,
+                "quantization_config": {
+                    "quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized",
+                },
+            },
+            "kimi-k3",
+        ),
+        (DEEPSEEK | {"quantization_config": {"quant_method": "fp8"}}, "deepseek-v3"),
+        (LLAMA | {"torch_dtype": "bfloat16"}, "llama-3.1-70b"),
+    ],
+)  # fmt: skip
+def test_the_published_weights_have_the_bytes_that_their_quantisation_says(
+    read: Read, config: dict[str, Any], name: str
+) -> None:
+    found, shipped = read(config), load_architecture(name)
+    assert found.checkpoint == shipped.checkpoint
+    kept = found.checkpoint
+    size = parameters(found).weight_bytes(routed=kept.routed_experts, others=kept.others)
+    same = parameters(shipped).weight_bytes(routed=kept.routed_experts, others=kept.others)
+    assert size == same
+
+
+def test_weights_in_fp32_count_four_bytes_each(read: Read) -> None:
+    assert read(LLAMA | {"dtype": "float32"}).checkpoint.others == "float32"
+    assert read({"dtype": "float32", "text_config": LLAMA}).checkpoint.others == "float32"
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"text_config": K3_TEXT, "vision_config": {}}, "vision tower"),
+        (DEEPSEEK | {"num_nextn_predict_layers": 1}, "multi-token prediction module"),
+        (
+            LLAMA | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            "rope scaling (llama3), which changes positions but no size",
+        ),
+        (
+            LLAMA | {"quantization_config": {"quant_method": "awq", "bits": 4}},
+            "quantisation by awq: weights are counted in bfloat16",
+        ),
+        (LLAMA | {"model_type": "qwen2"}, "biases of attention"),
+    ],
+)
+def test_what_is_left_out_is_said(read: Read, config: dict[str, Any], told: str) -> None:
+    assert read(config).omitted == (told,)
+
+
+def test_nothing_is_left_out_of_a_plain_config(read: Read) -> None:
+    plain = {"num_nextn_predict_layers": 0, "rope_scaling": {"rope_type": "default"}}
+    assert read(LLAMA | plain).omitted == ()
+
+
+def test_yarn_stretches_the_context_that_a_config_names(read: Read) -> None:
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    named = LLAMA | {"rope_scaling": yarn}
+    assert read(named | {"max_position_embeddings": 32768}).max_context == 131072
+    assert read(named | {"max_position_embeddings": 131072}).max_context == 131072
+    linear = {"rope_type": "linear", "factor": 4.0}
+    assert read(LLAMA | {"rope_scaling": linear}).max_context == 131072
+
+
+def test_tied_embeddings_may_be_named_beside_the_text_model(read: Read) -> None:
+    text = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
+    assert read({"tie_word_embeddings": True, "text_config": text}).tied_embeddings
+    assert not read({"tie_word_embeddings": True, "text_config": LLAMA}).tied_embeddings
