@@ -19,6 +19,8 @@ HW_THROTTLE = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_s
 _NOTED = frozenset({"sw_power_cap", "sw_thermal_slowdown"})
 """Limits that are part of how a card runs under load: a note, not a mark."""
 
+_CUT_SHORT = "reading stopped with an error, which is in the log"
+
 _SOURCES: dict[str, Callable[[Device], Source]] = {
     "nvidia": NvmlSource,
     "amd": AmdSmiSource,
@@ -77,10 +79,13 @@ class Telemetry:
 
     def _sample(self) -> None:
         assert self._source is not None
+        self._absent = _CUT_SHORT  # what else may go wrong in a library ends the thread
         try:
+            self._source.begin()
             self._readings.append(self._source.read())
             while not self._done.wait(self._source.interval_s):
                 self._readings.append(self._source.read())
+            self._absent = None
         except TelemetryLost as lost:
             self._absent = str(lost)
 

@@ -17,8 +17,9 @@ class AmdSmiSource:
     def __init__(self, device: Device) -> None:
         try:
             import amdsmi
-        except (ImportError, OSError, KeyError) as error:  # its import loads the library itself
-            raise TelemetryLost(f"amdsmi can't be imported: {error}") from error
+        except (ImportError, OSError, KeyError, AttributeError) as error:
+            # Its import loads the library itself, and looks for functions that an older one lacks.
+            raise TelemetryLost(f"amdsmi can't be imported: {_one_line(error)}") from error
         self._smi = amdsmi
         address = pci_of(device)
         try:
@@ -26,17 +27,20 @@ class AmdSmiSource:
             handles = amdsmi.amdsmi_get_processor_handles()
             found = [h for h in handles if _same_pci(amdsmi.amdsmi_get_gpu_device_bdf(h), address)]
         except amdsmi.AmdSmiException as error:
-            raise TelemetryLost(f"amdsmi: {error}") from error
+            raise TelemetryLost(f"amdsmi: {_one_line(error)}") from error
         if not found:
             raise TelemetryLost(f"amdsmi lists no GPU at {address}")
         self._handle = found[0]
+
+    def begin(self) -> None:
+        """See `Source.begin`; each reading stands for itself."""
 
     def read(self) -> Reading:
         """See `Source.read`."""
         try:
             metrics = self._smi.amdsmi_get_gpu_metrics_info(self._handle)
         except self._smi.AmdSmiException as error:
-            raise TelemetryLost(f"amdsmi: {error}") from error
+            raise TelemetryLost(f"amdsmi: {_one_line(error)}") from error
         return amd_reading(metrics)
 
 
@@ -65,6 +69,11 @@ def _first_number(*candidates: object) -> float | None:
         if numbers:
             return sum(numbers) / len(numbers)
     return None
+
+
+def _one_line(error: Exception) -> str:
+    """Its messages are spread over lines and tabs."""
+    return " ".join(str(error).split())
 
 
 def _same_pci(bdf: str, address: str) -> bool:

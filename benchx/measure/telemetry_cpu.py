@@ -16,13 +16,23 @@ class PsutilSource:
         import psutil
 
         self._psutil = psutil
-        psutil.cpu_percent(interval=None)  # the first call only sets the mark
+        self._is_first = True
+
+    def begin(self) -> None:
+        """See `Source.begin`; psutil keeps the mark of each thread by itself."""
+        self._psutil.cpu_percent(interval=None)  # only sets the mark
+        self._is_first = True
 
     def read(self) -> Reading:
-        """See `Source.read`."""
+        """See `Source.read`; how busy is told from the second reading on.
+
+        It is counted from the reading before, in ticks of 10 ms: the first one, right behind the
+        mark, would read 0 or 100 whatever the machine does.
+        """
         try:
             clock = self._psutil.cpu_freq()
-            busy = self._psutil.cpu_percent(interval=None)
+            busy = None if self._is_first else self._psutil.cpu_percent(interval=None)
+            self._is_first = False
         except (OSError, NotImplementedError, RuntimeError, self._psutil.Error) as error:
             raise TelemetryLost(f"psutil: {error}") from error
         return Reading(

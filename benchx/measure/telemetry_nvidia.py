@@ -27,6 +27,9 @@ class NvmlSource:
         except pynvml.NVMLError as error:
             raise TelemetryLost(f"NVML: {error}") from error
 
+    def begin(self) -> None:
+        """See `Source.begin`; each reading stands for itself."""
+
     def read(self) -> Reading:
         """See `Source.read`; a quantity that this card does not tell is None."""
         nvml, handle = self._nvml, self._handle

@@ -39,6 +39,9 @@ class Source(Protocol):
     name: str
     interval_s: float
 
+    def begin(self) -> None:
+        """A new series begins, in the thread that will read it; forgets what came before."""
+
     def read(self) -> Reading:
         """One reading; raises TelemetryLost."""
 

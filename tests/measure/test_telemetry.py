@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from benchx.core.device import Device
 from benchx.measure.telemetry import Telemetry, summarise, telemetry_notes
 from benchx.measure.telemetry_amd import amd_reading
+from benchx.measure.telemetry_cpu import PsutilSource
 from benchx.measure.telemetry_nvidia import nvml_reasons
 from benchx.measure.telemetry_reading import Reading, TelemetryLost, pci_address
 
@@ -20,6 +25,9 @@ class Scripted:
 
     def __init__(self, *readings: Reading) -> None:
         self._left = list(readings)
+
+    def begin(self) -> None:
+        pass
 
     def read(self) -> Reading:
         if not self._left:
@@ -98,12 +106,106 @@ def test_a_second_series_does_not_hold_readings_of_the_first(cpu: Device) -> Non
     assert "fell off" in found["absent"]
 
 
-def test_the_cpu_tells_how_busy_the_machine_is(cpu: Device) -> None:
+def test_the_cpu_tells_how_busy_the_machine_is(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PsutilSource, "interval_s", 0.1)
     telemetry = Telemetry(cpu)
+    for _ in range(2):  # threads may bear the same number one after the other
+        telemetry.start()
+        until_s = time.monotonic() + 60
+        while len(telemetry._readings) < 3 and time.monotonic() < until_s:
+            sum(range(1000))
+        found = telemetry.stop()
+        assert found["source"] == "psutil"
+        assert 0 < found["cpu_busy_percent_mean"] <= 100
+        assert telemetry._readings[0].cpu_busy_percent is None
+
+
+def test_a_series_with_one_reading_does_not_tell_how_busy_the_machine_was(cpu: Device) -> None:
+    """What passed between the mark and the first reading is less than a tick of the kernel."""
+    source = PsutilSource(cpu)
+    source.begin()
+    assert _summary(source.read())["cpu_busy_percent_mean"] is None
+    source.read()
+    source.begin()
+    assert source.read().cpu_busy_percent is None
+
+
+class Broken(Scripted):
+    def read(self) -> Reading:
+        raise RuntimeError("a library that was never tried")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_nobody_foresaw_cuts_the_series_short_and_is_told(cpu: Device) -> None:
+    telemetry = Telemetry(cpu, source=Broken())
     telemetry.start()
     found = telemetry.stop()
-    assert found["source"] == "psutil"
-    assert 0 <= found["cpu_busy_percent_mean"] <= 100
+    assert "stopped with an error" in found["absent"]
+
+
+class FakeAmdSmi(ModuleType):
+    """AMD's library as far as it is used: two cards, messages over several lines."""
+
+    class AmdSmiException(Exception):
+        pass
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__("amdsmi")
+        self.broken = broken
+
+    def amdsmi_init(self) -> None:
+        if self.broken:
+            raise self.AmdSmiException("Error code:\n\t34 | AMDSMI_STATUS_DRIVER_NOT_LOADED")
+
+    def amdsmi_get_processor_handles(self) -> list[str]:
+        return ["first", "second"]
+
+    def amdsmi_get_gpu_device_bdf(self, handle: str) -> str:
+        return {"first": "0000:0C:00.0", "second": "0000:22:00.0"}[handle]
+
+    def amdsmi_get_gpu_metrics_info(self, handle: str) -> dict[str, object]:
+        return {"current_socket_power": {"first": 100, "second": 200}[handle]}
+
+
+@pytest.fixture
+def amd(gpu_like: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """The second of two AMD cards, with or without its library."""
+    monkeypatch.setattr("benchx.measure.telemetry_amd.pci_of", lambda device: "0000:22:00.0")
+    return replace(gpu_like, vendor="amd", arch="gfx942", index=1, count=2)
+
+
+def test_of_several_amd_cards_the_one_at_torch_s_address_is_read(
+    amd: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdSmi())
+    telemetry = Telemetry(amd)
+    telemetry.start()
+    found = telemetry.stop()
+    assert (found["source"], found["power_w_mean"]) == ("amdsmi", 200)
+    assert found["throttle_reasons"] is None
+
+
+def test_an_amd_driver_that_is_not_loaded_is_told_in_one_line(
+    amd: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdSmi(broken=True))
+    absent = Telemetry(amd).stop()["absent"]
+    assert absent == "amdsmi: Error code: 34 | AMDSMI_STATUS_DRIVER_NOT_LOADED"
+
+
+@pytest.mark.parametrize("raised", ["KeyError('libamd_smi.so')", "AttributeError('symbol')"])
+def test_an_amd_library_that_does_not_fit_its_python_half_costs_only_telemetry(
+    amd: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: str
+) -> None:
+    """An older library lacks functions; ctypes then raises AttributeError."""
+    (tmp_path / "amdsmi.py").write_text(f"raise {raised}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    found = Telemetry(amd).stop()
+    assert found["source"] == "none"
+    assert "amdsmi can't be imported" in found["absent"]
 
 
 def test_nvml_s_bits_are_named_and_idle_is_no_reason() -> None:
