@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from benchx_kernels._forms import Described, form_or_none
+from benchx_kernels.device.gates import CODES
 from benchx_kernels.gate import Gate
 
 _WIDTHS = (64, 128, 256)
@@ -79,6 +80,10 @@ class Packed(Protocol):
     def tokens(self) -> int:
         """Tokens of all sequences."""
 
+    @property
+    def sequences(self) -> int:
+        """How many there are."""
+
 
 def check_prefill(
     q: Described,
@@ -97,14 +102,14 @@ def check_prefill(
     check_tensor("k", k, (tokens, heads, key_dim), q, _FLOATS)
     check_tensor("v", v, (tokens, heads, v.shape[2]), q, _FLOATS)
     check_tensor("beta", beta, (tokens, heads), q, _FLOATS)
+    require(gate.kind in CODES, f"gate {gate.kind!r} is none of {', '.join(CODES)}")
     missing = (gate.g is None) != (gate.kind == "none")
     require(not missing, f"gate {gate.kind!r} with g {'un' * (gate.g is None)}set")
     width = (tokens, heads) if gate.kind == "scalar" else (tokens, heads, key_dim)
     check_tensor("g", gate.g, width, q, _FLOATS)
     _check_learned(gate, heads, key_dim, q)
-    cu_seqlens = batch.cu_seqlens
     require(batch.tokens == tokens, f"the batch holds {batch.tokens} tokens, q {tokens}")
-    require(cu_seqlens.device == q.device, f"cu_seqlens on {cu_seqlens.device}; q on {q.device}")
+    check_tensor("cu_seqlens", batch.cu_seqlens, (batch.sequences + 1,), q, (torch.int64,))
 
 
 def check_states(
@@ -145,5 +150,6 @@ def check_decode(
     _check_learned(gate, heads, key_dim, q)
     inner = (value_dim, key_dim) if v_first else (key_dim, value_dim)
     pool = batch if slots is None else state.shape[0]
+    require(pool > 0 or batch == 0, f"the pool of states is empty; {batch} sequences need slots")
     check_tensor("state", state, (pool, heads, *inner), q, (torch.float32, torch.bfloat16))
     check_tensor("slots", slots, (batch,), q, (torch.int32, torch.int64))

@@ -15,7 +15,7 @@ class Batch:
     """Where each sequence begins in a packed token dimension.
 
     Attributes:
-        cu_seqlens: int64 [N + 1] on the device, from 0 to the token count.
+        cu_seqlens: int64 [N + 1] on the device, contiguous, from 0 to the token count.
         lengths: The N lengths, on the host; any of them may be 0.
     """
 
@@ -34,9 +34,9 @@ class Batch:
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int], device: torch.device | str) -> Batch:
-        """A batch from the lengths; raises ValueError for a negative one."""
-        if any(length < 0 for length in lengths):
-            raise ValueError(f"sequence lengths {tuple(lengths)} hold a negative one")
+        """A batch from the lengths; raises ValueError for one that is negative or not whole."""
+        if any(length < 0 or length != int(length) for length in lengths):
+            raise ValueError(f"sequence lengths are {tuple(lengths)}; expected whole, from 0")
         bounds = torch.tensor([0, *lengths], dtype=torch.int64).cumsum(0)
         return cls(bounds.to(device), tuple(int(length) for length in lengths))
 
@@ -59,4 +59,5 @@ class Batch:
         lengths = tuple(b - a for a, b in pairwise(bounds))
         if any(length < 0 for length in lengths):
             raise ValueError(f"cu_seqlens decreases: {bounds}")
-        return cls(cu_seqlens.to(torch.int64), lengths)
+        # Contiguous: kernels read it as such, and a slice of something longer is not.
+        return cls(cu_seqlens.to(torch.int64).contiguous(), lengths)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 WIDTHS = (64, 128, 256)
 """Key and value widths that the kernels are written for."""
 
+STATE_DTYPES = ("float32", "bfloat16")
+
 
 def triton_absent(device: Device) -> Unavailable | None:
     """Why Triton kernels can't run on this device, or None; the interpreter counts as a device."""
@@ -56,10 +58,12 @@ class TritonForm:
     name: str = "triton"
 
     def unavailable(self, params: Params, device: Device) -> Unavailable | None:
-        """Skipped without a GPU; unsupported for widths that no kernel is written for."""
-        widths = (params["head_dim"], params["value_dim"])
-        limits = (set(widths) <= set(WIDTHS), f"widths are {widths}; these kernels have {WIDTHS}")
-        return unsupported(limits) or triton_absent(device)
+        """Skipped without a GPU; unsupported for widths and states that no kernel has."""
+        widths, state = (params["head_dim"], params["value_dim"]), params["state_dtype"]
+        return unsupported(
+            (set(widths) <= set(WIDTHS), f"widths are {widths}; these kernels have {WIDTHS}"),
+            (state in STATE_DTYPES, f"states are {state}; these kernels keep {STATE_DTYPES}"),
+        ) or triton_absent(device)
 
     def provenance(self) -> Mapping[str, Any]:
         """Version of benchx and Triton, and the hash of the kernels' sources."""

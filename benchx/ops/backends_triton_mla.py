@@ -48,10 +48,15 @@ class TritonMlaDecode(TritonForm):
         reason = (
             f"latent and rope are {widths} wide; the kernels have {LATENT_WIDTHS}, {ROPE_WIDTHS}"
         )
-        converts = params["cache_dtype"] != "float8_e4m3" or _has_e4m3(device)
+        cached = params["cache_dtype"]
+        converts = cached != "float8_e4m3" or _has_e4m3(device)
         return unsupported(
             (fits, reason),
             _dtype_limit(params),
+            (
+                cached in ("auto", params["dtype"], "float8_e4m3"),
+                f"the kernels read a cache of q's dtype or fp8 e4m3, not {cached}",
+            ),
             (converts, f"{device.arch} has no fp8 e4m3; Triton converts it from sm_89 on"),
         ) or triton_absent(device)
 

@@ -213,8 +213,9 @@ class ModelPoint:
                 "batch": self.sequences, "context": self.prefix + self.new, "tokens": self.new,
                 "context_spread": 0.0, "page_size": 64, "cache_dtype": self.cache_dtype,
             }  # fmt: skip
-        lengths = f"{self.sequences}x{min(self.chunk, self.new)}"
-        return same | {"seqlens": lengths, "prefix": self.prefix + self.new - self.chunk}
+        last = min(self.chunk, self.new)
+        lengths = f"{self.sequences}x{last}"
+        return same | {"seqlens": lengths, "prefix": self.prefix + self.new - last}
 
 
 def point_problem(subject: str, params: Params) -> str | None:

@@ -66,6 +66,27 @@ def test_a_kernel_is_right_and_touches_nothing_else(
     assert offences(OPERATORS.get(operator), backend, inputs, interpreter) == []
 
 
+TYPES = ("bfloat16", "float16", "float32")
+
+
+@pytest.mark.parametrize("state_dtype", TYPES)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("operator", ["kda_prefill", "kda_decode"])
+def test_every_pair_of_types_is_refused_by_the_backend_or_right(
+    interpreter: Device, operator: str, dtype: str, state_dtype: str
+) -> None:
+    """What a scenario may name must not end as an error of the kernel's own checks."""
+    found = OPERATORS.get(operator)
+    backend = backends_of(operator).get("triton")
+    change = {"heads": 1, "dtype": dtype, "state_dtype": state_dtype}
+    params = next(iter(_cases(operator))).params | change
+    refused = backend.unavailable(params, interpreter)
+    assert (refused is None) == (state_dtype != "float16")
+    if refused is None:
+        inputs = found.make_inputs(params, seed=1, device=torch.device("cpu"))
+        assert offences(found, backend, inputs, interpreter) == []
+
+
 def _prefill(tokens: int = 70, *, heads: int = 1, v_first: bool = True) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
 
@@ -192,7 +213,11 @@ def test_an_indexed_pool_changes_only_its_own_entries(interpreter: Device) -> No
         ({"beta": torch.zeros(70, 2)}, "beta is"),
         ({"gate": Gate(kind="bounded", g=torch.zeros(70, 1, 64))}, "needs a_log and dt_bias"),
         ({"gate": Gate(kind="log")}, "gate 'log' with g unset"),
+        ({"gate": Gate(kind="tanh", g=torch.zeros(70, 1, 64))}, "gate 'tanh' is none of bounded"),  # type: ignore[arg-type]
         ({"batch": Batch.from_lengths([69], "cpu")}, "the batch holds 69 tokens, q 70"),
+        ({"batch": Batch(torch.tensor([0, 70], dtype=torch.int32), (70,))}, "is torch.int32"),
+        ({"batch": Batch(torch.tensor([0, 30, 70]), (70,))}, r"cu_seqlens is \(3,\); expected"),
+        ({"batch": Batch(torch.tensor([0, 1, 70, 1])[::2], (70,))}, "cu_seqlens has strides"),
         ({"states": States(initial=torch.zeros(1, 1, 64, 32))}, "initial_state is"),
         ({"q": torch.zeros(70, 1, 60)}, "K is 60"),
         ({"k": torch.zeros(70, 1, 64, dtype=torch.bfloat16, device="meta")}, "k is on meta"),
@@ -201,6 +226,30 @@ def test_an_indexed_pool_changes_only_its_own_entries(interpreter: Device) -> No
 def test_a_wrong_argument_is_named_before_any_launch(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         chunk_prefill(**(_prefill() | change))
+
+
+def test_boundaries_that_are_a_slice_of_something_longer_are_read_as_they_are(
+    interpreter: Device,
+) -> None:
+    arguments = _prefill()
+    bounds = torch.tensor([0, 9, 17, 9, 70, 9])[::2]
+    o = chunk_prefill(**arguments | {"batch": Batch.from_cu_seqlens(bounds, 70), "states": None})
+    own = Batch.from_lengths([17, 53], "cpu")
+    assert torch.equal(o, chunk_prefill(**arguments | {"batch": own, "states": None}))
+
+
+def test_a_pool_without_an_entry_is_refused() -> None:
+    tensors = [torch.zeros(2, 1, 1, WIDTH).bfloat16() for _ in range(3)]
+    gate = Gate(kind="log", g=torch.zeros(2, 1, 1, WIDTH))
+    pool, slots = torch.zeros(0, 1, WIDTH, WIDTH), torch.zeros(2, dtype=torch.int32)
+    with pytest.raises(ValueError, match="the pool of states is empty; 2 sequences need slots"):
+        kda_decode(*tensors, torch.zeros(2, 1, 1), pool, gate=gate, scale=1.0, slots=slots)
+
+
+@pytest.mark.parametrize("lengths", [[3, -1], [2.5]])
+def test_lengths_that_are_none_are_refused(lengths: list[Any]) -> None:
+    with pytest.raises(ValueError, match="sequence lengths are"):
+        Batch.from_lengths(lengths, "cpu")
 
 
 @pytest.mark.parametrize(

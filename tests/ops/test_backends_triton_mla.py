@@ -70,6 +70,13 @@ def test_an_fp8_cache_needs_a_gpu_that_converts_it() -> None:
     assert refusal("mla_decode", replace(ampere, arch="gfx942"), cache_dtype="float8_e4m3") == ""
 
 
+def test_a_cache_of_another_width_than_q_is_refused() -> None:
+    """A model point may name one, which the kernels would refuse in the middle of a run."""
+    found = refusal("mla_decode", cache_dtype="float32")
+    assert found == "UNSUPPORTED: the kernels read a cache of q's dtype or fp8 e4m3, not float32"
+    assert refusal("mla_decode", dtype="float16", cache_dtype="float16") == ""
+
+
 def test_the_record_says_which_sources_ran() -> None:
     provenance = backends_of("mla_decode").get("triton").provenance()
     assert provenance["package"] == "benchx_kernels"

@@ -212,3 +212,16 @@ def test_a_decode_step_leaves_nothing_new_to_transfer() -> None:
     work = ModelPoint.of(KIMI, params_of("decode", batch=2, context=100)).work()
     assert not work.leaves_kv
     assert work.tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("chunk", "prefix", "lengths"),
+    [(0, 8, "2x24"), (1 << 13, 8, "2x24"), (20, 22, "2x10")],
+)
+def test_backends_are_asked_about_the_last_pass_of_a_prefill(
+    chunk: int, prefix: int, lengths: str
+) -> None:
+    params = params_of("prefill", seqlens="2x24", prefix=8, layers=4, shrink=16, chunk=chunk)
+    asked = ModelPoint.of(KIMI, params).mla_params()
+    assert asked is not None
+    assert (asked["prefix"], asked["seqlens"]) == (prefix, lengths)
