@@ -192,6 +192,8 @@ class Connection(asyncio.Protocol):
             self._finish()
 
     def _arm(self, delay_s: float) -> None:
+        """Look again after a time, and not later than an answer that begins now could stall."""
+        delay_s = min(delay_s, self._limits.idle_s)
         self._timer = self._loop.call_later(delay_s, self._look)
 
     def _look(self) -> None:
@@ -203,9 +205,11 @@ class Connection(asyncio.Protocol):
         due: list[tuple[float, str]] = []
         total_s = limits.total_s - (now_ns - capture.sent_ns) / _NS
         due.append((total_s, f"not complete within {limits.total_s:g} s"))
-        if capture.last_read_ns is None:
+        # Engines send the headers at once and queue the request behind them: only a body has begun.
+        if capture.last_read_ns is None or not capture.pieces:
             left_s = limits.first_byte_s - (now_ns - capture.sent_ns) / _NS
-            due.append((left_s, f"no byte within {limits.first_byte_s:g} s"))
+            what = "no byte" if capture.last_read_ns is None else "nothing but headers"
+            due.append((left_s, f"{what} within {limits.first_byte_s:g} s"))
         else:
             left_s = limits.idle_s - (now_ns - capture.last_read_ns) / _NS
             due.append((left_s, f"nothing for {limits.idle_s:g} s in the middle of the answer"))

@@ -25,6 +25,9 @@ Chain = tuple[Request, ...]
 
 _PREPARED_BYTES = 256 * 2**20
 _PROBE_S = 0.005
+_LOOK_S = 1.0
+"""Who sleeps looks up this often, and finds that the load was stopped."""
+
 DECODE_LIMIT_S = 60.0
 """No answer takes so long to be taken apart."""
 
@@ -67,6 +70,7 @@ class ClientReport:
         loop_lag_ms: Lateness of a 5 ms timer, every time that it fired.
         peak_rss_bytes: Most memory that the process held.
         not_sent: Requests that were left out because the load was stopped.
+        overdue: Those of them whose time had come and that still waited for a slot.
         stopped: Why it was stopped; None when it ran to its end.
     """
 
@@ -75,6 +79,7 @@ class ClientReport:
     loop_lag_ms: tuple[float, ...]
     peak_rss_bytes: int
     not_sent: int = 0
+    overdue: int = 0
     stopped: str | None = None
 
     @property
@@ -111,6 +116,7 @@ class LoadRun:
     _payloads: dict[int, bytes] = field(default_factory=dict)
     _pending: set[asyncio.Future[RequestResult]] = field(default_factory=set)
     _sent: int = 0
+    _overdue: int = 0
     _spent_usd: float = 0.0
     _stopped: str | None = None
     _broken: BaseException | None = None
@@ -168,6 +174,7 @@ class LoadRun:
             loop_lag_ms=tuple(self._lag_ms),
             peak_rss_bytes=peak_rss_bytes(),
             not_sent=sum(map(len, self.chains)) - self._sent,
+            overdue=self._overdue,
             stopped=self._stopped,
         )
 
@@ -222,12 +229,15 @@ class LoadRun:
             await self._chain(chain, due_ns)
             return
         async with gate:
-            await self._chain(chain, due_ns)
+            if self._is_over():
+                self._overdue += 1
+            else:
+                await self._chain(chain, due_ns)
 
     async def _chain(self, chain: Chain, intended_ns: int) -> None:
         for place, request in enumerate(chain):
             if place and request.delay_s:
-                await asyncio.sleep(request.delay_s)
+                await self._until(monotonic_ns() + int(request.delay_s * _NS))
             if place:
                 if self._is_over():
                     return
@@ -265,8 +275,9 @@ class LoadRun:
         return self._stopped is not None
 
     async def _until(self, due_ns: int) -> None:
-        while (left_ns := due_ns - monotonic_ns()) > 0:
-            await asyncio.sleep(left_ns / _NS)
+        """Sleep until a time, or until it is seen that the load is over."""
+        while (left_ns := due_ns - monotonic_ns()) > 0 and not self._is_over():
+            await asyncio.sleep(min(left_ns / _NS, _LOOK_S))
 
     async def _probe(self) -> None:
         """How late the loop is: what arrives while it is busy is stamped so much too late."""

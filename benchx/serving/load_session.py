@@ -112,6 +112,8 @@ def client_notes(
 ) -> tuple[str, ...]:
     """Why the client, and not the server, may have set the figures; empty when it did not.
 
+    Also what a load that was stopped left out though it was due: who waits longest is missing then.
+
     A lag counts when its 99th percentile exceeds 5 ms and 5 % of the median time to first token;
     the send lag only in an open loop without a limit, where nothing else can delay a send.
     """
@@ -130,4 +132,9 @@ def client_notes(
     sends = [(r.sent_ns - r.intended_ns) / 1e6 for r in results if r.sent_ns is not None]
     if open_loop and sends and float(np.percentile(sends, 99)) > limit_ms:
         notes.append(f"client_limited: requests were sent late (p99 above {limit_ms:.1f} ms)")
+    if overdue := sum(report.overdue for report in reports):
+        notes.append(
+            f"latencies flatter: {overdue} requests waited for a slot when the load was stopped, "
+            "and were never sent"
+        )
     return tuple(notes)

@@ -196,8 +196,9 @@ class TimeLimits:
 
     Attributes:
         connect_s: Until a connection stands (TLS included).
-        first_byte_s: From sending until the first byte of the response.
-        idle_s: Between two reads of the response.
+        first_byte_s: From sending until the first byte of the response's body; engines send the
+            headers at once, and queue the request behind them.
+        idle_s: Between two reads of the body.
         total_s: From sending until the response is complete.
     """
 

@@ -188,6 +188,23 @@ def test_a_server_that_accepts_and_never_answers_is_a_timeout(desk: SimpleNamesp
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("takes_s", [0.5, 30.0])
+def test_headers_that_come_at_once_do_not_shorten_the_wait_for_the_first_token(
+    takes_s: float, desk: SimpleNamespace
+) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(desk.chunked)
+        await writer.drain()
+        await asyncio.sleep(takes_s)
+        writer.write(desk.framed(A + STOP + DONE) + b"0\r\n\r\n")
+
+    result = desk.with_server(answer, limits=replace(QUICK, idle_s=0.1, first_byte_s=2.0))
+    if takes_s > 2:
+        expect(result, "timeout", "nothing but headers within 2 s")
+    else:
+        expect(result, "ok")
+
+
 def test_a_stream_that_stalls_is_a_timeout_and_keeps_its_tokens(desk: SimpleNamespace) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(desk.chunked + desk.framed(A))
@@ -198,6 +215,22 @@ def test_a_stream_that_stalls_is_a_timeout_and_keeps_its_tokens(desk: SimpleName
     assert (result.text, result.client_tokens) == ("a", 1)
 
 
+def test_a_stall_is_found_after_the_idle_limit_however_long_the_first_byte_may_take(
+    desk: SimpleNamespace,
+) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.5)  # longer than the idle limit: nothing has begun yet
+        writer.write(desk.chunked + desk.framed(A))
+        await asyncio.sleep(30)
+
+    began = time.monotonic()
+    limits = replace(QUICK, first_byte_s=20.0, total_s=20.0)
+    result = desk.with_server(answer, limits=limits)
+    expect(result, "timeout", "nothing for 0.3 s")
+    assert result.text == "a"
+    assert time.monotonic() - began < 10
+
+
 def test_a_byte_now_and_then_does_not_outlive_the_total_limit(desk: SimpleNamespace) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(desk.chunked)
@@ -205,7 +238,7 @@ def test_a_byte_now_and_then_does_not_outlive_the_total_limit(desk: SimpleNamesp
             writer.write(bytes([byte]))
             await asyncio.sleep(0.05)
 
-    limits = replace(QUICK, total_s=0.6)
+    limits = replace(QUICK, first_byte_s=5.0, total_s=0.6)
     expect(desk.with_server(answer, limits=limits), "timeout", "not complete within 0.6 s")
 
 

@@ -7,6 +7,7 @@ import io
 import math
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -134,6 +135,32 @@ def test_a_load_stops_sending_after_its_time(desk: SimpleNamespace) -> None:
     assert 2 <= len(results) <= 8
     assert report.stopped is not None
     assert all(result.outcome == "ok" for result in results)
+
+
+@pytest.mark.parametrize("how", ["time", "result"])
+def test_what_waits_for_a_slot_when_the_load_is_stopped_is_counted_and_never_sent(
+    how: str, desk: SimpleNamespace
+) -> None:
+    plan = LoadPlan(starts_s=(0.0,) * 50, concurrency=1, duration_s=0.2 if how == "time" else None)
+    stop = lambda r: "enough" if how == "result" else None  # noqa: E731
+    results, report = load(desk, plan, requests(50), takes_s=0.05, on_result=stop)
+    assert len(results) < 40
+    assert report.not_sent == report.overdue == 50 - len(results)
+    (note,) = client_notes([replace(report, cpu_s=0, loop_lag_ms=())], [], open_loop=False)
+    assert note.startswith(f"latencies flatter: {report.overdue} requests waited")
+
+
+@pytest.mark.parametrize("how", ["time", "result"])
+def test_a_stopped_load_does_not_sit_out_a_pause(how: str, desk: SimpleNamespace) -> None:
+    plan = LoadPlan(starts_s=(0.0, 30.0), duration_s=0.5 if how == "time" else None)
+    paused = Request(index=2, max_tokens=2, session="s", delay_s=30.0)
+    sent = (*(replace(one, session="s") for one in requests(1)), *requests(2)[1:], paused)
+    began = time.monotonic()
+    stop = lambda r: "enough" if how == "result" else None  # noqa: E731
+    results, report = load(desk, plan, sent, on_result=stop)
+    assert time.monotonic() - began < 20
+    assert [result.index for result in results] == [0]
+    assert (report.not_sent, report.overdue) == (2, 0)
 
 
 def test_lanes_start_one_after_the_other_in_a_ramp(desk: SimpleNamespace) -> None:
