@@ -64,6 +64,10 @@ class Draw:
         (Kimi Linear) and `log`: logits N(0, 1), dt_bias the inverse softplus of a step size
         log-uniform in [0.001, 0.1], so that a token decays the state by little; `log` holds the
         result of the softplus form.
+
+        The fresh bounded gate forgets: a token decays a channel by exp(-2.5) in the mean, a chunk
+        by all. What a kernel carries over chunks is invisible to a run with it, and shows in
+        `linear_cases` ("gates near zero") and with the softplus gate.
         """
         gate = cast(Gate, self.params.get("gate", "none"))
         if gate == "none":
