@@ -20,7 +20,7 @@ from benchx.core.errors import UsageError
 from benchx.serving.request import Request
 from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
 from benchx.serving.workloads.blocks import Blocks
-from benchx.serving.workloads.files import json_lines, whole
+from benchx.serving.workloads.files import json_lines, listed, objects, real, whole
 from benchx.serving.workloads.texts import enough
 
 BLOCK_TOKENS = 64
@@ -31,15 +31,20 @@ MAX_PAUSE_S = 300.0
 def agentic(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
     """`sessions` recorded sessions (all when not said), those of equal turn standing together."""
     path: Path = settings.need("path")
-    sessions: list[list[Request]] = []
+    sessions: dict[str | None, list[Request]] = {}
     for line, row in json_lines(path):
         if len(sessions) == settings.sessions:
             break
         turns = list(_turns(settings, draw, row, path, line))
+        if turns and turns[0].session in sessions:
+            raise UsageError(
+                f"{path}:{line}: id: {row.get('id')!r} is that of an earlier line; expected another"
+            )
         if turns:
-            sessions.append(turns)
-    longest = max(map(len, sessions), default=0)
-    by_turn = [turns[turn] for turn in range(longest) for turns in sessions if turn < len(turns)]
+            sessions[turns[0].session] = turns
+    made = list(sessions.values())
+    longest = max(map(len, made), default=0)
+    by_turn = [turns[turn] for turn in range(longest) for turns in made if turn < len(turns)]
     kept = by_turn[: settings.requests]
     return enough([replace(one, index=index) for index, one in enumerate(kept)], settings, path)
 
@@ -61,14 +66,14 @@ def _hashed(
     name = str(row.get("id", f"line {line}"))
     size = whole(path, line, row, "block_tokens") if "block_tokens" in row else BLOCK_TOKENS
     blocks, before_s = Blocks(draw, size, scope=name), None
-    for turn, one in enumerate(row["requests"]):
+    for turn, one in enumerate(objects(path, line, row, "requests")):
         tokens, output = whole(path, line, one, "in"), whole(path, line, one, "out")
         if not tokens or not output or tokens > (settings.max_input_len or tokens):
             continue
-        at_s = float(one.get("t", 0))
+        at_s = real(path, line, one, "t", default=0.0)
         pause_s = 0.0 if before_s is None else max(at_s - before_s, 0.0) * settings.time_scale
-        before_s = at_s + float(one.get("api_time", 0))
-        prompt = blocks.prompt(one.get("hash_ids", []), tokens, f"turn {turn}")
+        before_s = at_s + real(path, line, one, "api_time", default=0.0)
+        prompt = blocks.prompt(listed(path, line, one, "hash_ids"), tokens, f"turn {turn}")
         exact = settings.exact_output is not False
         made = draw.request(0, prompt, output, exact=exact, input_tokens=tokens)
         yield _in_session(made, name, turn, pause_s)
@@ -82,14 +87,14 @@ def _spoken(
             f"{path}:{line}: recorded messages need the chat API", hint="set `engine.api: chat`"
         )
     name = str(row.get("id", f"line {line}"))
-    for turn, one in enumerate(row["turns"]):
-        output = whole(path, line, one, "output_tokens")
-        messages = one.get("messages")
-        if not isinstance(messages, list) or not messages:
+    for turn, one in enumerate(objects(path, line, row, "turns")):
+        output = whole(path, line, one, "output_tokens", least=1)
+        messages = objects(path, line, one, "messages")
+        if not messages:
             raise UsageError(f"{path}:{line}: turn {turn}: expected a list under `messages`")
         said = _salted(messages, draw, name) if settings.salted else tuple(messages)
         made = draw.request(0, "", output, exact=settings.exact_output is True)
-        pause_s = float(one.get("delay_s", 0)) * settings.time_scale
+        pause_s = real(path, line, one, "delay_s", default=0.0) * settings.time_scale
         yield replace(_in_session(made, name, turn, pause_s), messages=said)
 
 

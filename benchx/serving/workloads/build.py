@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from benchx.core.errors import UsageError
@@ -110,8 +111,15 @@ def digest(settings: WorkloadSettings, seed: int, requests: Sequence[Request]) -
         for one in requests
     ]  # fmt: skip
     text = json.dumps([plain, seed, shape], sort_keys=True, default=str).encode()
-    content = settings.path.read_bytes() if settings.path else b""
-    return hashlib.sha256(text + hashlib.sha256(content).digest()).hexdigest()[:16]
+    return hashlib.sha256(text + _content_hash(settings.path)).hexdigest()[:16]
+
+
+def _content_hash(path: Path | None) -> bytes:
+    """Hash of a file's bytes, or of none, without holding them all: traces may have gigabytes."""
+    if path is None:
+        return hashlib.sha256().digest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _notes(settings: WorkloadSettings, requests: Sequence[Request]) -> tuple[str, ...]:

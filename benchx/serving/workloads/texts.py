@@ -18,6 +18,8 @@ LEAST_TOKENS, MOST_INPUT, MOST_TOTAL = 4, 1024, 2048
 def sharegpt(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
     """First question and answer of each conversation, in an order drawn from the seed.
 
+    Conversations without them are left out, as are texts that hold half of a character.
+
     The answer's length is what is asked for, unless `output_len` says otherwise.
     """
     path: Path = settings.need("path")
@@ -45,9 +47,22 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
         turns = entry.get("conversations") if isinstance(entry, Mapping) else None
         if not isinstance(turns, list):
             raise UsageError(f"{path}: entry {number}: expected a list under `conversations`")
-        said = [(turn.get("from"), turn.get("value")) for turn in turns[:2]]
-        if len(said) == 2 and all(isinstance(value, str) and value for _, value in said):
-            yield str(said[0][1]), str(said[1][1])
+        if not all(isinstance(turn, Mapping) for turn in turns[:2]):
+            raise UsageError(f"{path}: entry {number}: expected objects in `conversations`")
+        said = [turn.get("value") for turn in turns[:2]]
+        if len(said) == 2 and all(map(_is_text, said)):
+            yield str(said[0]), str(said[1])
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text that can be sent: half a character (a lone surrogate) can't."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _fits(settings: WorkloadSettings, tokens: int, output: int) -> bool:
@@ -69,7 +84,7 @@ def custom(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
     for line, row in json_lines(path):
         if len(made) == settings.requests:
             break
-        given = whole(path, line, row, "output_tokens") if "output_tokens" in row else None
+        given = whole(path, line, row, "output_tokens", least=1) if "output_tokens" in row else None
         drawn = settings.output_len.draw(lengths) if settings.output_len else None
         output = given or drawn or settings.need("output_len")
         made.append(_custom(settings, draw, row, f"{path}:{line}", len(made), output))

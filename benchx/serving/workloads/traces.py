@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from benchx.core.errors import UsageError
 from benchx.serving.request import Request
 from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
 from benchx.serving.workloads.blocks import Blocks
-from benchx.serving.workloads.files import csv_rows, json_lines, whole
+from benchx.serving.workloads.files import csv_rows, json_lines, listed, real, whole
 from benchx.serving.workloads.texts import enough
 
 MOONCAKE_BLOCK_TOKENS = 512
@@ -44,14 +44,11 @@ def mooncake(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
 
 
 def _mooncake_line(path: Path, line: int, row: Mapping[str, Any]) -> Arrival:
-    hashes = row.get("hash_ids", [])
-    if not isinstance(hashes, list):
-        raise UsageError(f"{path}:{line}: hash_ids: expected a list")
     return Arrival(
-        at_s=whole(path, line, row, "timestamp") / 1000,
+        at_s=real(path, line, row, "timestamp") / 1000,
         input_tokens=whole(path, line, row, "input_length"),
         output_tokens=whole(path, line, row, "output_length"),
-        hashes=tuple(hashes),
+        hashes=tuple(listed(path, line, row, "hash_ids")),
     )
 
 
@@ -61,7 +58,7 @@ def burstgpt(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
     columns = ("Timestamp", "Request tokens", "Response tokens")
     arrivals = (
         Arrival(
-            at_s=_seconds(path, line, row[columns[0]]),
+            at_s=real(path, line, row, columns[0]),
             input_tokens=whole(path, line, row, columns[1]),
             output_tokens=whole(path, line, row, columns[2]),
         )
@@ -117,22 +114,17 @@ def _fitting(settings: WorkloadSettings, arrivals: Iterable[Arrival]) -> Iterato
             yield one
 
 
-def _seconds(path: Path, line: int, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise UsageError(f"{path}:{line}: got {text!r}; expected seconds") from error
-
-
 def _moment(path: Path, line: int, text: str) -> float:
-    """Seconds since 1970; fractions finer than a microsecond are cut."""
-    whole_part, _, fraction = text.strip().partition(".")
-    digits = "".join(letter for letter in fraction if letter.isdigit())[:6]
+    """Seconds since 1970; a time without a zone is UTC, as are those of the published traces.
+
+    One file may hold both: `str` of a time in pandas leaves out a fraction that is zero, so no
+    part of a time may decide how another is read.
+    """
     try:
-        moment = datetime.fromisoformat(whole_part)
+        moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise UsageError(f"{path}:{line}: got {text!r}; expected a date and time") from error
-    return moment.timestamp() + (float(f"0.{digits}") if digits else 0.0)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 DATASETS.add("mooncake", mooncake)
