@@ -25,6 +25,10 @@ class Check:
     bound: float
     method: str
 
+    def __post_init__(self) -> None:
+        if not self.rms_ratio:
+            raise ValueError("a check without an output says nothing")
+
     @property
     def worst(self) -> float:
         """The largest ratio."""
@@ -109,11 +113,16 @@ class LaunchRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LaunchRecord:
-        """Restore what `to_json` wrote; raises ValueError for another schema version."""
+        """Restore what `to_json` wrote; raises ValueError for another schema version.
+
+        A value that was not finite was written as null and is absent here.
+        """
         if data.get("schema") != SCHEMA:
             raise ValueError(f"record schema {data.get('schema')!r}; this benchx reads {SCHEMA}")
         fields = dict(data)
         fields["outcome"] = Outcome(fields["outcome"])
+        values = fields.get("values") or {}
+        fields["values"] = {name: value for name, value in values.items() if value is not None}
         samples = fields.get("samples") or {}
         fields["samples"] = {name: tuple(values) for name, values in samples.items()}
         for name, kind in (("check", Check), ("work", Work), ("timing", Timing)):

@@ -95,7 +95,7 @@ def _columns(
         row |= _interval(name, figures)
     if is_serving:
         sources = (record.provenance.get("kv_prefill_source") for record in figures)
-        row["kv_prefill_source"] = _joined(source for source in sources if source)
+        row["kv_prefill_source"] = _joined(str(source) for source in sources if source)
     return row | _method_columns(records, ok)
 
 
@@ -158,7 +158,7 @@ def _method_columns(records: Sequence[LaunchRecord], ok: Sequence[LaunchRecord])
     checks = [record.check for record in records if record.check is not None]
     timings = [record.timing for record in ok if record.timing is not None]
     drifts = [record.telemetry.get("control_drift") for record in ok]
-    known_drifts = [drift for drift in drifts if drift is not None]
+    known_drifts = [drift for drift in drifts if isinstance(drift, int | float)]
     return {
         metric.RMS_RATIO.id: max((check.worst for check in checks), default=None),
         "check_method": _joined(check.method for check in checks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -29,10 +30,21 @@ def write_atomic(path: Path, content: bytes) -> None:
             draft.unlink()
 
 
+_FOLDERS_ARE_NOT_SYNCED = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS})
+"""What network shares and user-space file systems answer that sync files only."""
+
+
 def sync_folder(folder: Path) -> None:
-    """Make names created in `folder` survive a power cut; raises OSError."""
+    """Make names created in `folder` survive a power cut, where its file system can do that.
+
+    Raises:
+        OSError: The disk failed.
+    """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _FOLDERS_ARE_NOT_SYNCED:
+            raise
     finally:
         os.close(handle)

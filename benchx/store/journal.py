@@ -48,7 +48,7 @@ def read_entries(path: Path) -> Entries:
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         item = json.loads(line)  # orjson makes floats of ints beyond 64 bits
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _corrupt(path, number) from error
     if not isinstance(item, dict):
         raise _corrupt(path, number)
@@ -83,6 +83,12 @@ class Journal:
             raise StoreError(
                 f"{path.parent} is being written by another benchx process",
                 hint="wait for it to end, or stop it first",
+            ) from error
+        except OSError as error:  # Lustre, unless mounted with `flock`, and some shares
+            os.close(self._file)
+            raise StoreError(
+                f"can't lock {path}: {error.strerror}",
+                hint="its file system has no locks; choose a folder on another one with --out",
             ) from error
 
     def cut_torn_end(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from benchx.core.errors import StoreError
 from benchx.core.point import Point
 from benchx.core.record import SCHEMA
+from benchx.core.shape import check_shape
 from benchx.store.faults import storing
 from benchx.store.migrations import migrate
 from benchx.store.plain import plain
@@ -99,6 +100,8 @@ def read_meta(folder: Path) -> RunMeta:
         content = path.read_bytes()
     try:
         document = json.loads(content)
-        return RunMeta.from_json(migrate(document, "run", where=str(path)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        meta = RunMeta.from_json(migrate(document, "run", where=str(path)))
+        check_shape(meta)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{path} is not readable as a run: {error!r}") from error
+    return meta

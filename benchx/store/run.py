@@ -11,6 +11,7 @@ from typing import TypeVar
 from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
+from benchx.core.shape import check_shape
 from benchx.store.journal import Entries, read_entries
 from benchx.store.launches import LaunchInfo, latest
 from benchx.store.meta import RunMeta, read_meta
@@ -123,7 +124,8 @@ def _parse(
         where = f"{path}:{number}"
         try:
             built.append(build(migrate(item, kind, where=where)))
-        except (ValueError, KeyError, TypeError) as error:
+            check_shape(built[-1])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{where}: not a {kind}: {error}") from error
     return tuple(built)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from benchx.core.errors import StoreError
 from benchx.core.record import LaunchRecord
 from benchx.store import RunMeta, RunWriter, read_run
+from benchx.store.atomic import write_atomic
 
 Build = Callable[..., LaunchRecord]
 
@@ -99,6 +101,41 @@ def test_points_that_cannot_be_replaced_stay_as_they_were(
         monkeypatch.undo()
     assert read_run(writer.path).rows == ({"op": "copy"},)
     assert not list(writer.path.glob(".*.tmp"))
+
+
+def test_a_file_system_without_locks_is_told_and_leaves_nothing_open(
+    tmp_path: Path, meta: RunMeta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lustre answers so unless it is mounted with `flock`."""
+
+    def refuse(file: int, _how: int) -> None:
+        opened.append(file)
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    opened: list[int] = []
+    monkeypatch.setattr("benchx.store.journal.fcntl.flock", refuse)
+    with pytest.raises(StoreError, match=r"can't lock .*records\.jsonl: .*--out"):
+        RunWriter.create(tmp_path, meta)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO])
+def test_a_folder_that_its_file_system_does_not_sync_is_no_fault_and_a_broken_disk_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    real_fsync = os.fsync
+
+    def fsync(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(code, os.strerror(code))
+        real_fsync(file)
+
+    monkeypatch.setattr("benchx.store.atomic.os.fsync", fsync)
+    refused = nullcontext() if code == errno.EINVAL else pytest.raises(StoreError)
+    with refused:
+        write_atomic(tmp_path / "x", b"whole")
+    assert (tmp_path / "x").read_bytes() == b"whole"
 
 
 def test_an_out_folder_below_a_file_is_refused(tmp_path: Path, meta: RunMeta) -> None:
