@@ -6,16 +6,16 @@ For what is not load: readiness, `benchx probe`, server metrics. Load goes throu
 from __future__ import annotations
 
 import http.client
-import json
 import socket
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-from benchx.core.errors import UsageError
+import orjson
+
+from benchx.serving.http_wire import Address, json_body, with_own_headers
 from benchx.serving.request import Endpoint
 
 MAX_BODY_BYTES = 64 * 1024**2
@@ -53,8 +53,8 @@ class Exchange:
     def json(self) -> Any:  # noqa: ANN401 - whatever the server sent
         """The body as JSON, or None when it is none."""
         try:
-            return json.loads(self.body)
-        except ValueError:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError:
             return None
 
     def summary(self) -> str:
@@ -90,23 +90,17 @@ def _exchange(
     most_bytes: int | None,
 ) -> Exchange:
     deadline = time.monotonic() + timeout_s
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"got {url!r}; expected an address such as http://127.0.0.1:8000/v1")
+    address = Address.of(url)
     headers = {"Accept": "*/*", "Connection": "close"}
-    if endpoint is not None:
-        headers |= dict(endpoint.headers) | endpoint.secret_headers()
-    data = None if body is None else json.dumps(body).encode()
+    data = None if body is None else json_body(body)
     if data is not None:
         headers["Content-Type"] = "application/json"
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    try:
-        connection = _connection(url, timeout_s, endpoint)
-    except ValueError as error:
-        raise UsageError(f"{url!r} is no address: {error}") from error
+    if endpoint is not None:
+        headers = with_own_headers(headers, endpoint)
+    connection = _connection(address, timeout_s, endpoint)
     try:
         sent = time.monotonic()
-        connection.request(method, path, body=data, headers=headers)
+        connection.request(method, address.path, body=data, headers=headers)
         sock = connection.sock  # the connection lets go of it once the response has begun
         response = connection.getresponse()
         return _read(sock, response, sent, deadline, most_bytes or MAX_BODY_BYTES)
@@ -117,11 +111,10 @@ def _exchange(
 
 
 def _connection(
-    url: str, timeout_s: float, endpoint: Endpoint | None
+    address: Address, timeout_s: float, endpoint: Endpoint | None
 ) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    host, port = str(parts.hostname), parts.port
-    if parts.scheme == "http":
+    host, port = address.host, address.port
+    if not address.tls:
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
     context = ssl.create_default_context(cafile=endpoint.ca_file if endpoint else None)
     if endpoint is not None and not endpoint.verify_tls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ class Address:
     """Where a server listens.
 
     Attributes:
-        host: Name or IP address, without brackets.
+        host: Name or IP address, without brackets; names beyond ASCII as DNS has them (IDNA).
         path: Path and query of the request line.
     """
 
@@ -33,23 +33,23 @@ class Address:
     @classmethod
     def of(cls, url: str) -> Address:
         """Read a URL; raises UsageError for anything but http and https with a host."""
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise UsageError(f"{url!r} is no URL: {error}") from error
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{url!r} is no URL of a server", hint="http://127.0.0.1:8000/v1")
-        if parts.username or parts.password:
+        if "@" in url.partition("://")[2].partition("/")[0]:
             raise UsageError(
                 "the URL holds a user name or password, which would be stored with the results",
                 hint="put it into an environment variable and name that as api_key_env",
             )
+        try:
+            parts = urlsplit(url)
+            port, host = parts.port, (parts.hostname or "").encode("idna").decode()
+        except ValueError as error:  # of which UnicodeError is one
+            raise UsageError(f"{url!r} is no URL: {error}") from error
+        if parts.scheme not in ("http", "https") or not host:
+            raise UsageError(f"got {url!r}; expected an address such as http://127.0.0.1:8000/v1")
         tls = parts.scheme == "https"
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        if not path.isascii() or any(c <= " " for c in path + parts.hostname):
+        if not path.isascii() or any(c <= " " for c in path + host):
             raise UsageError(f"{url!r} is no URL: it holds characters that must be escaped")
-        return cls(host=parts.hostname, port=port or (443 if tls else 80), path=path, tls=tls)
+        return cls(host=host, port=port or (443 if tls else 80), path=path, tls=tls)
 
     @property
     def host_header(self) -> str:
@@ -107,7 +107,7 @@ class Encoder:
             "Accept": stream,
             "Content-Type": "application/json",
         }
-        headers |= _checked(endpoint.headers) | secrets
+        headers = with_own_headers(headers, endpoint)
         lines = [f"POST {self.address.path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
@@ -116,8 +116,12 @@ class Encoder:
         return f"Encoder({self._endpoint.url})"
 
     def encode(self, request: Request) -> bytes:
-        """Head and body of one request, ready for the socket."""
-        body = orjson.dumps(request_body(self._endpoint, request))
+        """Head and body of one request, ready for the socket.
+
+        Raises:
+            UsageError: It does not fit the API, or can't be written as JSON.
+        """
+        body = json_body(request_body(self._endpoint, request))
         return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
 
     def redact(self, text: str) -> str:
@@ -127,12 +131,35 @@ class Encoder:
         return text
 
 
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        token = name.replace("-", "").replace("_", "")
-        if not (token.isascii() and token.isalnum()) or name.lower() in _OURS:
-            hint = "an API key is named by api_key_env" if name.lower() == "authorization" else None
-            raise UsageError(f"the header {name!r} can't be set", hint=hint)
+def json_body(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON; raises UsageError for what JSON can't hold (a number above 64 bits, ...)."""
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise UsageError(f"a request can't be written as JSON: {error}") from error
+
+
+def with_own_headers(headers: Mapping[str, str], endpoint: Endpoint) -> dict[str, str]:
+    """Headers, and in their place those of an endpoint, secret ones included: each name once.
+
+    Never store or print the result.
+
+    Raises:
+        UsageError: A name or a value can't be sent, or a variable is not set.
+    """
+    for name, value in endpoint.headers.items():
+        hint = "an API key is named by api_key_env" if name.lower() == "authorization" else None
+        _check_name(name, _OURS, hint)
         if not value.isascii() or not value.isprintable():
             raise UsageError(f"the value of header {name!r} is not printable ASCII")
-    return dict(headers)
+    for name in endpoint.header_env:
+        _check_name(name, _OURS - {"authorization"}, None)
+    given = (headers, endpoint.headers, endpoint.secret_headers())
+    by_name = {name.lower(): (name, value) for part in given for name, value in part.items()}
+    return dict(by_name.values())
+
+
+def _check_name(name: str, refused: Collection[str], hint: str | None) -> None:
+    token = name.replace("-", "").replace("_", "")
+    if not (token.isascii() and token.isalnum()) or name.lower() in refused:
+        raise UsageError(f"the header {name!r} can't be set", hint=hint)

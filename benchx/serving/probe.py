@@ -76,7 +76,7 @@ class Answers:
 
 def models(endpoint: Endpoint, *, timeout_s: float = 15) -> tuple[str, ...]:
     """Names of the models that the server lists; empty when it lists none."""
-    answer = get(f"{endpoint.base_url.rstrip('/')}/models", timeout_s=timeout_s, endpoint=endpoint)
+    answer = get(endpoint.at("/models"), timeout_s=timeout_s, endpoint=endpoint)
     listed = answer.json()
     entries = listed.get("data") if answer.ok and isinstance(listed, dict) else None
     found = [one.get("id") for one in entries or () if isinstance(one, dict)]

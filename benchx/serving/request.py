@@ -245,7 +245,12 @@ class Endpoint:
     @property
     def url(self) -> str:
         """Full URL of the API."""
-        return self.base_url.rstrip("/") + PATHS[self.api]
+        return self.at(PATHS[self.api])
+
+    def at(self, path: str) -> str:
+        """The URL of a path below the base URL, whose query (`?api-version=..`) is kept."""
+        base, mark, query = self.base_url.partition("#")[0].partition("?")
+        return base.rstrip("/") + path + mark + query
 
     def secret_headers(self) -> dict[str, str]:
         """Headers whose values come from the environment; never store or print the result.

@@ -104,6 +104,8 @@ def test_an_engine_is_ready_once_a_generation_has_returned_tokens(
         ("exits", Outcome.CRASHED, "exited with code 1: RuntimeError: no kernel image"),
         ("late", Outcome.CRASHED, "exited with code 137: ValueError: no such layer"),
         ("oom", Outcome.OOM, "CUDA out of memory"),
+        ("falls", Outcome.OOM, "exited with code 1: torch.OutOfMemoryError"),
+        ("breaking", Outcome.OOM, "exited with code 1: torch.OutOfMemoryError"),
         ("liar", Outcome.CRASHED, "200 without a token"),
         ("breaks", Outcome.CRASHED, "HTTP 500"),
         ("errors", Outcome.CRASHED, "head dimension 96"),

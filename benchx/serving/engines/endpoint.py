@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchx.core.errors import UsageError
 from benchx.serving.engines.base import ENGINES, Capabilities, EngineSettings, Missing
 from benchx.serving.engines.process import Launch
+from benchx.serving.http_wire import Address
 from benchx.serving.request import Endpoint
 
 
@@ -33,16 +33,10 @@ class EndpointEngine:
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """The address as given; raises UsageError when it or the model's name is missing."""
-        parts = urlsplit(settings.base_url or "")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(
-                f"engine.base_url: got {settings.base_url!r}; expected an address such as"
-                " http://127.0.0.1:8000/v1"
-            )
-        if parts.password is not None:
-            raise UsageError(
-                "engine.base_url holds a password", hint="name a variable in `api_key_env` instead"
-            )
+        try:
+            Address.of(settings.base_url or "")
+        except UsageError as error:
+            raise UsageError(f"engine.base_url: {error.message}", hint=error.hint) from error
         model = settings.served_model or settings.model
         if model is None:
             raise UsageError("engine.model: missing; expected the model's name at the server")

@@ -25,6 +25,8 @@ _HEALTH_TIMEOUT_S = 5.0
 _NOT_YET = (503, 429)
 """Statuses of a server that asks for patience."""
 
+_DYING_S, _DYING_POLL_S = 10.0, 0.1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
@@ -51,6 +53,31 @@ def origin_of(url: str) -> tuple[str, str]:
     """Scheme and host with port: what makes two addresses the same server."""
     parts = urlsplit(url)
     return parts.scheme, parts.netloc.lower()
+
+
+def is_healthy(endpoint: Endpoint, path: str, timeout_s: float = _HEALTH_TIMEOUT_S) -> bool:
+    """Whether a server says so at this path, which counts from its root."""
+    return get(root_url(endpoint.base_url, path), timeout_s=timeout_s).ok
+
+
+def fail_if_dying(process: EngineProcess, endpoint: Endpoint, health_path: str | None) -> None:
+    """Raise EngineFailed, in the engine's own words, when it has ended or ends now.
+
+    Its connections break before its process has ended: the end of one that is not healthy is
+    waited for, or what it did last would count as the work of an engine that lives.
+
+    Args:
+        process: The engine.
+        endpoint: Where it answers.
+        health_path: What to ask, from the root; None: it can't be asked.
+    """
+    deadline = time.monotonic() + _DYING_S
+    while health_path is not None and time.monotonic() < deadline:
+        process.fail_if_gone()
+        if is_healthy(endpoint, health_path):
+            break
+        time.sleep(_DYING_POLL_S)
+    process.fail_if_gone()
 
 
 class ReadinessCheck:
@@ -92,6 +119,8 @@ class ReadinessCheck:
             healthy_s = self._elapsed_s()
         while (tokens := self._tokens()) is None:
             self._pause()
+        if self._process is not None:
+            self._process.fail_if_gone()  # another server may have answered in its place
         return Readiness(healthy_s=healthy_s, ready_s=self._elapsed_s(), tokens=tokens)
 
     def _elapsed_s(self) -> float:
@@ -127,8 +156,18 @@ class ReadinessCheck:
         self._state = f"a generation failed: {trial.problem}"
         if trial.status is None or trial.status in _NOT_YET:
             return None
+        if self._process is not None:
+            fail_if_dying(self._process, self._endpoint, self._health_path)
         raise EngineFailed(
             f"the server answers but does not work: {self._state}",
             outcome=Outcome.CRASHED if self._left_s() > 0 else Outcome.TIMEOUT,
-            hint=None if self._process is None else f"its log: {self._process.log}",
+            hint=self._hint(trial),
         )
+
+    def _hint(self, trial: Trial) -> str | None:
+        if self._process is not None:
+            return f"its log: {self._process.log}"
+        ends_well = urlsplit(self._endpoint.base_url).path.rstrip("/").endswith("/v1")
+        if trial.status == 404 and not ends_well:
+            return "engine.base_url is an address up to and including /v1"
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,8 +14,13 @@ from benchx.serving.engines.base import Capabilities, Engine, EngineSettings
 from benchx.serving.engines.gpus import GpuUse, gpus_in_use, read_memory
 from benchx.serving.engines.process import EngineFailed, EngineProcess, Launch, claim_port
 from benchx.serving.engines.python_package import installed_version
-from benchx.serving.engines.readiness import Readiness, ReadinessCheck, origin_of, root_url
-from benchx.serving.exchange import get
+from benchx.serving.engines.readiness import (
+    Readiness,
+    ReadinessCheck,
+    fail_if_dying,
+    origin_of,
+    root_url,
+)
 from benchx.serving.request import Endpoint, Request
 from benchx.serving.scrape import Scraper
 from benchx.serving.server_summary import acceptance_mode
@@ -24,8 +28,6 @@ from benchx.serving.trial import TRIAL, TRIAL_IDS, try_once
 
 ATTACH_LIMIT_S = 60.0
 """Patience with a server that is said to run already."""
-
-_DYING_S, _DYING_POLL_S = 10.0, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,25 +62,9 @@ class RunningEngine:
         return () if self.launch is None else self.launch.command
 
     def fail_if_gone(self) -> None:
-        """Raise EngineFailed when the engine has died, or dies now.
-
-        Its connections break before its process has ended: the end of one that is not healthy is
-        waited for, or what it did last would count as the work of an engine that lives.
-        """
-        if self.process is None:
-            return
-        deadline = time.monotonic() + _DYING_S
-        while not self._healthy() and time.monotonic() < deadline:
-            self.process.fail_if_gone()
-            time.sleep(_DYING_POLL_S)
-        self.process.fail_if_gone()
-
-    def _healthy(self) -> bool:
-        """Whether it says so; True where it is not known how to ask."""
-        path = self.capabilities.health_path
-        if path is None:
-            return True
-        return get(root_url(self.endpoint.base_url, path), timeout_s=_DYING_S / 2).ok
+        """Raise EngineFailed when the engine has died, or dies now."""
+        if self.process is not None:
+            fail_if_dying(self.process, self.endpoint, self.capabilities.health_path)
 
     def scraper(self) -> Scraper | None:
         """What reads its metrics; None where it tells none.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +20,8 @@ MODES = {
     "exits": "prints an error and exits at once",
     "late": "exits after its first health check",
     "oom": "runs out of GPU memory while it starts",
+    "falls": "is healthy, answers its first request with 500, and ends a second after that",
+    "breaking": "is healthy, breaks its first stream, and ends a second after that",
     "liar": "is healthy, and answers 200 with an empty stream",
     "breaks": "is healthy, and answers 500",
     "errors": "is healthy, and sends an error event after 200",
@@ -56,10 +60,28 @@ class Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(size))
         if MODE == "slow" and time.monotonic() - self.started < 1:
             self.answer(503, b"loading")
+        elif MODE in ("falls", "breaking"):
+            self.fall()
         elif MODE == "breaks":
             self.answer(500, b'{"error": "index_copy_(): shapes differ"}')
         else:
             self.answer(200, stream(asked), "text/event-stream")
+
+    def fall(self) -> None:
+        """Answer badly, take no connection any more, and end a little later."""
+        if MODE == "falls":
+            self.answer(500, b'{"error": "EngineCore encountered an issue"}')
+        else:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b": wait\n\n")
+        print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", flush=True)
+        self.server.socket.close()
+        self.connection.shutdown(socket.SHUT_RDWR)
+        time.sleep(1)
+        os._exit(1)
 
 
 def stream(asked: dict[str, object]) -> bytes:
@@ -90,8 +112,6 @@ def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", int(PORT)), Handler)
     server.daemon_threads = True
     if PIDS:
-        import os
-
         part = Path(f"{PIDS}.part")  # whoever waits for the file finds it whole
         part.write_text(json.dumps([os.getpid(), *pids]))
         part.rename(PIDS)
