@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchx.serving.request import Usage
 
-_REASONING = ("reasoning_content", "reasoning", "thinking")
+REASONING = ("reasoning_content", "reasoning", "thinking")
 """Names under which servers send reasoning; the first that holds text counts (some send two)."""
 
 _TOOLS = ("tool_calls", "function_call", "refusal", "audio")
@@ -70,7 +70,7 @@ def _parts(content: object) -> tuple[str, str]:
 
 
 def _reasoning(delta: Mapping[str, Any]) -> str:
-    for name in _REASONING:
+    for name in REASONING:
         text = delta.get(name)
         if isinstance(text, str) and text:
             return text

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
+from benchx.serving.client_fields import REASONING, payload_of, usage_in
 from benchx.serving.exchange import Exchange
 from benchx.serving.sse import SseError, SseParser
 
-REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
-"""Names under which servers stream what a model thinks."""
-
+_REASONING = (*REASONING, "reasoning_details")
 _DONE = b"[DONE]"
 
 
@@ -30,7 +30,8 @@ class StreamFacts:
         role_before_payload: Whether the first chunk held a role and nothing generated.
         usage: The last usage block.
         usage_at: Where it was: `chunk` (own chunk without choices), `last_choice` (beside the
-            last choices), `choice` (inside a choice), `every_chunk`, `body`; None: nowhere.
+            last choices), `choice` (inside a choice), `x_groq`, `every_chunk`, `body`; None:
+            nowhere.
         finish_reason: As given.
         done: Whether `[DONE]` came.
         comments: Comment lines.
@@ -99,39 +100,56 @@ def facts_of(answer: Exchange) -> StreamFacts:
 
 
 def _events(answer: Exchange, facts: StreamFacts) -> Iterator[tuple[str, bytes]]:
-    if "event-stream" not in answer.headers.get("content-type", ""):
+    if not _is_stream(answer):
         if answer.body:
             yield "", answer.body
         return
     parser = SseParser()
     try:
         for _, piece in answer.pieces:
-            yield from ((event.name.decode(), event.data) for event in parser.feed(piece))
-        yield from ((event.name.decode(), event.data) for event in parser.close())
+            yield from ((_text(event.name), event.data) for event in parser.feed(piece))
+        yield from ((_text(event.name), event.data) for event in parser.close())
     except SseError as error:
         facts.error = str(error)
     facts.comments = parser.comments
 
 
+def _is_stream(answer: Exchange) -> bool:
+    """By its content type, or, where that says something else than JSON, by how it begins."""
+    kind = answer.headers.get("content-type", "").lower()
+    begins = answer.body.lstrip().startswith((b"data:", b"event:", b":"))
+    return "event-stream" in kind or ("json" not in kind and begins)
+
+
 def _add_event(facts: StreamFacts, name: str, data: bytes) -> None:
     try:
-        chunk = json.loads(data)
-    except ValueError:
-        facts.error = f"not JSON: {data[:80].decode(errors='replace')!r}"
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        facts.error = f"not JSON: {_text(data[:80])!r}"
         return
-    if not isinstance(chunk, Mapping):
-        facts.error = f"not an object: {data[:80].decode(errors='replace')!r}"
+    if not isinstance(chunk, dict):
+        facts.error = f"not an object: {_text(data[:80])!r}"
         return
     if name == "error" or chunk.get("error"):
-        facts.error = f"error event: {json.dumps(chunk.get('error', chunk))[:200]}"
+        facts.error = f"error event: {_text(orjson.dumps(chunk.get('error', chunk)))[:200]}"
         return
-    choices = [choice for choice in chunk.get("choices") or [] if isinstance(choice, Mapping)]
+    listed = chunk.get("choices")
+    choices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     for choice in choices:
         _add_choice(facts, choice)
-    usage = chunk.get("usage")
-    if isinstance(usage, Mapping):
-        body = any("message" in choice for choice in choices)
-        _add_usage(facts, usage, "body" if body else "last_choice" if choices else "chunk")
+    usage = usage_in(chunk)
+    if usage is not None:
+        _add_usage(facts, usage, _place_of(usage, chunk, choices))
+
+
+def _place_of(
+    usage: Mapping[str, Any], chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]
+) -> str:
+    if usage is not chunk.get("usage"):
+        return "choice" if any(usage is one.get("usage") for one in choices) else "x_groq"
+    if any("message" in choice for choice in choices):
+        return "body"
+    return "last_choice" if choices else "chunk"
 
 
 def _add_usage(facts: StreamFacts, usage: Mapping[str, Any], place: str) -> None:
@@ -140,23 +158,25 @@ def _add_usage(facts: StreamFacts, usage: Mapping[str, Any], place: str) -> None
 
 
 def _add_choice(facts: StreamFacts, choice: Mapping[str, Any]) -> None:
-    delta = choice.get("delta") or choice.get("message") or {}
-    text = choice.get("text") or delta.get("content") or ""
-    named = next((name for name in REASONING_FIELDS if delta.get(name)), None)
-    ids = choice.get("token_ids") or []
-    if text or named or ids or delta.get("tool_calls"):
+    """By the rules of the client: what is a token to it is one here."""
+    payload, delta = payload_of(choice), choice.get("delta") or choice.get("message")
+    fields = delta if isinstance(delta, dict) else {}
+    if payload.is_generated:
         facts.payloads += 1
-    elif facts.payloads == 0 and "role" in delta:
+    elif facts.payloads == 0 and "role" in fields:
         facts.role_before_payload = True
-    facts.text += text if isinstance(text, str) else ""
-    if named:
-        facts.reasoning_field = named
-        facts.reasoning += delta[named] if isinstance(delta[named], str) else ""
-    if ids:
-        facts.token_ids = (facts.token_ids or 0) + len(ids)
-    facts.finish_reason = choice.get("finish_reason") or facts.finish_reason
-    if isinstance(choice.get("usage"), Mapping):
-        _add_usage(facts, choice["usage"], "choice")
+    facts.text += payload.visible
+    if payload.reasoning:
+        facts.reasoning += payload.reasoning
+        facts.reasoning_field = next((name for name in _REASONING if fields.get(name)), "content")
+    if payload.tokens:
+        facts.token_ids = (facts.token_ids or 0) + payload.tokens
+    reason = choice.get("finish_reason")
+    facts.finish_reason = str(reason) if reason else facts.finish_reason
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
 def _count(block: Mapping[str, Any] | None, name: str) -> int | None:
