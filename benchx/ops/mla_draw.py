@@ -1,7 +1,10 @@
 """Seeded inputs of multi-head latent attention; letters in shapes as in `mla_inputs`.
 
 Values: latent, rope part and queries have unit variance and W_UK, W_UV keep it, so that the logits
-have unit variance too, as behind the norms of a real model.
+have unit variance too, as behind the norms of a real model. A token also looks at itself: of L keys
+that it sees the logit of its own is raised by log(L) / 2, which gives it about a third of the
+output at any L. Among 8192 keys that are all alike one that is masked by mistake would change less
+than rounding is allowed to.
 """
 
 from __future__ import annotations
@@ -70,6 +73,12 @@ def make_prefill_inputs(
             "k": draw.normal(keys, shape.heads, shape.qk_dim),
             "v": draw.normal(keys, shape.heads, shape.value_dim),
         }
+    place, seen = _new_tokens(q_lengths, kv_lengths, device)
+    if shape.projections:
+        own = _expanded(operands["c_kv"][place], operands["k_pe"][place], operands["w_uk"])
+    else:
+        own = operands["k"][place]
+    _look_at(q, own, seen, shape.scale)
     return PrefillInputs(
         q=q,
         cu_seqlens_q=_offsets(q_lengths, device),
@@ -101,6 +110,13 @@ def make_decode_inputs(
     if not shape.projections:  # absorption leaves N of variance in C columns
         q[..., : shape.kv_lora] *= (shape.nope_dim / shape.kv_lora) ** 0.5
     cache, table = _paged_cache(lengths, page_size, shape.row_dim, draw)
+    weights = _projections(shape, draw) if shape.projections else {}
+    own, seen = _own_rows(cache, table, lengths, tokens)
+    if shape.projections:
+        own = _expanded(own[..., : shape.kv_lora], own[..., shape.kv_lora :], weights["w_uk"])
+    else:
+        own = own[..., None, :]
+    _look_at(q, own, seen, shape.scale)
     return DecodeInputs(
         q=q,
         kv_cache=cache.to(torch_dtype(cache_dtype)),
@@ -109,8 +125,54 @@ def make_decode_inputs(
         lengths=tuple(lengths),
         kv_lora=shape.kv_lora,
         scale=shape.scale,
-        **(_projections(shape, draw) if shape.projections else {}),
+        **weights,
     )
+
+
+def _new_tokens(
+    q_lengths: Sequence[int], kv_lengths: Sequence[int], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each new token its place among all keys, and how many keys it sees; int64 [T]."""
+    import torch
+
+    new = torch.tensor(list(q_lengths))
+    ends = torch.tensor(list(kv_lengths)).cumsum(0)
+    from_end = (new.cumsum(0).repeat_interleave(new) - torch.arange(int(new.sum()))).to(device)
+    place = ends.repeat_interleave(new).to(device) - from_end
+    held = torch.tensor(list(kv_lengths)).repeat_interleave(new).to(device)
+    return place, held - from_end + 1
+
+
+def _own_rows(
+    cache: torch.Tensor, table: torch.Tensor, lengths: Sequence[int], tokens: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each new token its row [B, S, C + R], and how many rows it sees [B, S].
+
+    0 and 1 where a sequence is empty.
+    """
+    import torch
+
+    ends = torch.tensor(list(lengths), device=cache.device)[:, None]
+    place = (ends - tokens + torch.arange(tokens, device=cache.device)).clamp(min=0)
+    page = table.gather(1, place // cache.shape[1]).long().where(ends > 0, 0)
+    rows = cache[page, place % cache.shape[1]]
+    return rows.where(ends[..., None] > 0, torch.zeros_like(rows)), place + 1
+
+
+def _expanded(c_kv: torch.Tensor, k_pe: torch.Tensor, w_uk: torch.Tensor) -> torch.Tensor:
+    """Keys [*, H, N + R] of c_kv [*, C] and k_pe [*, R] by w_uk [H, N, C]."""
+    import torch
+
+    nope = torch.einsum("...c,hnc->...hn", c_kv, w_uk)
+    rope = k_pe[..., None, :].expand(*k_pe.shape[:-1], w_uk.shape[0], -1)
+    return torch.cat([nope, rope], dim=-1)
+
+
+def _look_at(q: torch.Tensor, own: torch.Tensor, seen: torch.Tensor, scale: float) -> None:
+    """Raise the logits of q [*, H, D] with `own` [*, H or 1, D] by log(seen [*]) / 2, in place."""
+    squares = own.float().square().sum(-1, keepdim=True).clamp(min=1.0)
+    raised = seen.log()[..., None, None] / (2 * scale * squares)
+    q += (raised * own).to(q.dtype)
 
 
 def _projections(shape: MlaShape, draw: Draw) -> dict[str, torch.Tensor]:

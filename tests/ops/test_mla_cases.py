@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 import benchx.ops.catalog  # noqa: F401
-from benchx.core.axes import Params
+from benchx.core.axes import Params, Scalar
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
+from benchx.measure.correctness import judge
 from benchx.measure.device import list_devices
 from benchx.ops.base import OPERATORS, Unavailable
 from benchx.ops.conformance import offences
 from benchx.ops.mla_cases import DecodeCase, PrefillCase, decode_cases, prefill_cases
 from benchx.ops.mla_inputs import UNUSED_PAGE, DecodeInputs, Expanded, PrefillInputs
-from benchx_kernels.reference_mla import causal_attention
+from benchx_kernels.reference_mla import causal_attention, expand
 
 CPU = list_devices()[-1]
 DECODE, PREFILL = OPERATORS.get("mla_decode"), OPERATORS.get("mla_prefill")
@@ -105,6 +106,52 @@ def test_a_mistake_in_decode_shows(mistake: dict[str, float], case: str) -> None
     inputs = DECODE_CASES[case].make(DECODE, torch.device("cpu"))
     assert offences(DECODE, Mutant(partial(decode)), inputs, CPU) == []
     assert offences(DECODE, Mutant(partial(decode, **mistake)), inputs, CPU) != []
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("mistake", [{"shift": -1}, {"scale": 1.01}], ids=str)
+def test_a_masked_key_shows_among_as_many_as_a_run_has(
+    mistake: dict[str, float], tokens: int
+) -> None:
+    """One of 65536 keys that are all alike would change less than the bound allows."""
+    known = {name: axis.default for name, axis in DECODE.axes.items()}
+    sizes: dict[str, Scalar] = {"heads": 2, "batch": 2, "context": 65536, "tokens": tokens}
+    params = {name: value for name, value in known.items() if value is not None} | sizes
+    inputs = DECODE.make_inputs(params, seed=1, device=torch.device("cpu"))
+    specs, truth = DECODE.output_specs(inputs), DECODE.reference(inputs)
+
+    def reason(**mistakes: float) -> str | None:
+        outputs = {"o": decode(inputs, **mistakes)}  # type: ignore[arg-type]
+        return judge(outputs, specs, truth, DECODE.max_rms_ratio).reason
+
+    assert reason() is None
+    assert "rms ratio" in str(reason(**mistake))
+
+
+@pytest.mark.parametrize("projections", [False, True])
+def test_a_key_masked_behind_a_long_prefix_shows(projections: bool) -> None:
+    known = {name: axis.default for name, axis in PREFILL.axes.items()}
+    sizes: dict[str, Scalar] = {"heads": 2, "seqlens": "3+0+5", "prefix": 65536,
+                                "projections": projections}  # fmt: skip
+    params = {name: value for name, value in known.items() if value is not None} | sizes
+    inputs = PREFILL.make_inputs(params, seed=1, device=torch.device("cpu"))
+    specs, truth = PREFILL.output_specs(inputs), PREFILL.reference(inputs)
+    given = inputs.operands
+    if not isinstance(given, Expanded):
+        weights = given.weights
+        given = Expanded(*expand(given.c_kv, given.k_pe, weights.w_uk, weights.w_uv))
+
+    def reason(masked: int) -> str | None:
+        out, q_start, k_start = [], 0, 0
+        for tokens, keys in zip(inputs.q_lengths, inputs.kv_lengths, strict=True):
+            seen, q = slice(k_start, k_start + keys - masked), inputs.q[q_start : q_start + tokens]
+            out.append(causal_attention(q, given.k[seen], given.v[seen], scale=inputs.scale))
+            q_start, k_start = q_start + tokens, k_start + keys
+        outputs = {"o": torch.cat(out).to(inputs.q.dtype)}
+        return judge(outputs, specs, truth, PREFILL.max_rms_ratio).reason
+
+    assert reason(0) is None
+    assert "rms ratio" in str(reason(1))
 
 
 def prefill(inputs: PrefillInputs, *, from_start: bool = False, leak: bool = False) -> Tensor:
