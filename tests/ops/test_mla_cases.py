@@ -25,6 +25,7 @@ from benchx_kernels.reference_mla import causal_attention, expand
 CPU = list_devices()[-1]
 DECODE, PREFILL = OPERATORS.get("mla_decode"), OPERATORS.get("mla_prefill")
 DECODE_CASES = {case.name: case for case in decode_cases(DECODE)}
+NARROW: dict[str, Scalar] = {"kv_lora": 64, "rope_dim": 16, "nope_dim": 32, "value_dim": 32}
 PREFILL_CASES = {case.name: case for case in prefill_cases(PREFILL)}
 
 
@@ -116,6 +117,7 @@ def test_a_masked_key_shows_among_as_many_as_a_run_has(
     """One of 65536 keys that are all alike would change less than the bound allows."""
     known = {name: axis.default for name, axis in DECODE.axes.items()}
     sizes: dict[str, Scalar] = {"heads": 2, "batch": 2, "context": 65536, "tokens": tokens}
+    sizes |= NARROW
     params = {name: value for name, value in known.items() if value is not None} | sizes
     inputs = DECODE.make_inputs(params, seed=1, device=torch.device("cpu"))
     specs, truth = DECODE.output_specs(inputs), DECODE.reference(inputs)
@@ -133,6 +135,7 @@ def test_a_key_masked_behind_a_long_prefix_shows(projections: bool) -> None:
     known = {name: axis.default for name, axis in PREFILL.axes.items()}
     sizes: dict[str, Scalar] = {"heads": 2, "seqlens": "3+0+5", "prefix": 65536,
                                 "projections": projections}  # fmt: skip
+    sizes |= NARROW
     params = {name: value for name, value in known.items() if value is not None} | sizes
     inputs = PREFILL.make_inputs(params, seed=1, device=torch.device("cpu"))
     specs, truth = PREFILL.output_specs(inputs), PREFILL.reference(inputs)
