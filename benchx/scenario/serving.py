@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -228,8 +229,10 @@ def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, in
             )
             for point in swept.points()
         ]
-        starts = list(dict.fromkeys(map(engine_key, made)))
-        yield from sorted(made, key=lambda point: starts.index(engine_key(point)))
+        by_start: dict[tuple[object, ...], list[Point]] = {}
+        for point in made:
+            by_start.setdefault(engine_key(point), []).append(point)
+        yield from chain.from_iterable(by_start.values())
 
     return Sweep(swept.count, points)
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchx.core.errors import ScenarioError
 from benchx.core.point import Point
-from benchx.scenario import Scenario, ServingWords, Vocabulary, expand, load
+from benchx.scenario import Scenario, ServingWords, Vocabulary, expand, load, serving
 from benchx.scenario.serving import engine_key
 
 WORDS = Vocabulary(
@@ -56,6 +56,29 @@ def test_points_of_one_engine_start_are_neighbours(points) -> None:  # noqa: ANN
     keys = [engine_key(point) for point in found]
     assert len(set(keys)) == 2
     assert keys == sorted(keys, key=keys.index)
+
+
+def test_ordering_points_by_starts_compares_each_with_few_others(
+    points,  # noqa: ANN001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan may have 100 000 points: comparing each with each start takes minutes."""
+    compared = 0
+
+    class Key(tuple[object, ...]):
+        def __hash__(self) -> int:
+            return tuple.__hash__(self)
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return tuple.__eq__(self, other)
+
+    monkeypatch.setattr(serving, "engine_key", lambda point: Key(engine_key(point)))
+    seqs = ", ".join(map(str, range(1, 301)))
+    found = points(TEXT.replace("[1, 4]", f"[1, 4], max_num_seqs: [{seqs}]"))
+    assert len(found) == 600
+    assert compared < 10 * 600
 
 
 def test_an_open_loop_says_its_arrivals(points) -> None:  # noqa: ANN001
