@@ -14,13 +14,14 @@ import numpy as np
 
 from benchx.core import metric
 from benchx.serving.metrics_request import (
+    Gaps,
     RequestFigures,
     chunk_gaps_ms,
     request_figures,
     token_gaps_ms,
 )
 from benchx.serving.request import RequestOutcome, RequestResult
-from benchx.stats.summary import percentile_or_none
+from benchx.stats.summary import Numbers, percentile_or_none
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -114,12 +115,14 @@ def load_figures(
     if ordered:
         values[metric.ERROR_RATE.id] = 1 - len(ok) / len(ordered)
     if ok:
-        pooled = _pooled(ok, figures)
+        pooled = _pooled(figures)
+        found = pooled | _gaps(ok)
         values |= {
-            key: value for name in SPREAD for key, value in spread(name, pooled.get(name, ()))
+            key: value for name in SPREAD for key, value in spread(name, found.get(name, ()))
         }
         values |= _rates(ordered, ok, gpus)
         values |= _tokens(ok)
+        values |= _spent(ordered)
         values |= _steady(ordered, ok)
         if slo is not None and not slo.is_empty:
             values |= _goodput(figures, len(ordered), wall_s(ordered), slo)
@@ -129,31 +132,35 @@ def load_figures(
     return LoadFigures(values=values, samples=samples, outcomes=outcomes, notes=_notes(ordered, ok))
 
 
-def spread(name: str, samples: Sequence[float]) -> list[tuple[str, float]]:
+def spread(name: str, samples: Numbers) -> list[tuple[str, float]]:
     """Mean and percentiles; a percentile is left out where too few samples support it."""
-    if not samples:
+    values = np.asarray(samples, dtype=np.float64)
+    if not values.size:
         return []
-    found: list[tuple[str, float]] = [(f"{name}_mean", float(np.mean(samples)))]
+    found: list[tuple[str, float]] = [(f"{name}_mean", float(np.mean(values)))]
     for q in PERCENTILES:
-        value = float(np.median(samples)) if q == 50 else percentile_or_none(samples, q)
+        value = float(np.median(values)) if q == 50 else percentile_or_none(values, q)
         if value is not None:
             found.append((f"{name}_p{q}", value))
     return found
 
 
-def _pooled(
-    ok: Sequence[RequestResult], figures: Sequence[RequestFigures]
-) -> dict[str, list[float]]:
+def _pooled(figures: Sequence[RequestFigures]) -> dict[str, list[float]]:
     pooled: dict[str, list[float]] = {}
     for one in figures:
         for name, value in one.items():
             if value is not None:
                 pooled.setdefault(name, []).append(value)
-    token_gaps = [token_gaps_ms(result) for result in ok]
-    pooled[metric.CHUNK_GAP.id] = [gap for result in ok for gap in chunk_gaps_ms(result)]
-    if all(gaps is not None for gaps in token_gaps):
-        pooled[metric.ITL.id] = [gap for gaps in token_gaps for gap in gaps or ()]
     return pooled
+
+
+def _gaps(ok: Sequence[RequestResult]) -> dict[str, Gaps]:
+    """Gaps between chunks and, where all of them hold known numbers of tokens, between tokens."""
+    gaps = {metric.CHUNK_GAP.id: np.concatenate([chunk_gaps_ms(result) for result in ok])}
+    of_tokens = [one for one in map(token_gaps_ms, ok) if one is not None]
+    if len(of_tokens) == len(ok):
+        gaps[metric.ITL.id] = np.concatenate(of_tokens)
+    return gaps
 
 
 def wall_s(results: Sequence[RequestResult]) -> float:
@@ -173,7 +180,9 @@ def _rates(
         metric.REQUEST_THROUGHPUT.id: len(ok) / seconds,
         metric.OUTPUT_THROUGHPUT.id: output / seconds,
         metric.IN_FLIGHT.id: sum(
-            (result.end_ns - result.sent_ns) / _NS for result in results if result.sent_ns
+            (result.end_ns - result.sent_ns) / _NS
+            for result in results
+            if result.sent_ns is not None
         )
         / seconds,
         metric.IN_FLIGHT_MAX.id: float(most_in_flight(results)),
@@ -209,7 +218,7 @@ def _sum_known(
 
 
 def _tokens(ok: Sequence[RequestResult]) -> dict[str, float]:
-    """Lengths, and what the servers said of caches and cost."""
+    """Lengths, and what the servers said of caches."""
     values = {metric.OUTPUT_TOKENS.id: float(np.mean([result.output_tokens for result in ok]))}
     inputs = _sum_known(ok, lambda result: result.input_tokens)
     if inputs is not None:
@@ -225,10 +234,13 @@ def _tokens(ok: Sequence[RequestResult]) -> dict[str, float]:
     ]
     if told:
         values[metric.CACHED_SHARE.id] = sum(c for c, _ in told) / sum(p or 0 for _, p in told)
-    costs = [r.usage.cost for r in ok if r.usage and r.usage.cost is not None]
-    if costs:
-        values[metric.SPENT.id] = sum(costs)
     return values
+
+
+def _spent(results: Sequence[RequestResult]) -> dict[str, float]:
+    """What was charged; a service charges for answers that were cut short, too."""
+    costs = [r.usage.cost for r in results if r.usage and r.usage.cost is not None]
+    return {metric.SPENT.id: sum(costs)} if costs else {}
 
 
 def _goodput(

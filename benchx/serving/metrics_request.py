@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from benchx.core import metric
 from benchx.serving.request import RequestOutcome, RequestResult
@@ -12,6 +14,9 @@ _MS = 1e6
 
 RequestFigures = Mapping[str, float | None]
 """Metric id -> value."""
+
+Gaps = npt.NDArray[np.float64]
+"""Times in ms, one after the other. Arrays, since a long load has tens of millions of them."""
 
 
 def request_figures(result: RequestResult) -> RequestFigures:
@@ -64,19 +69,23 @@ def _prefill_speed(result: RequestResult, ttft_ms: float | None) -> float | None
     return 1000 * max(result.input_tokens - cached, 0) / ttft_ms
 
 
-def chunk_gaps_ms(result: RequestResult) -> list[float]:
+def chunk_gaps_ms(result: RequestResult) -> Gaps:
     """Times between chunks with payload."""
-    stamps = result.arrivals_ns
-    return [(b - a) / _MS for a, b in pairwise(stamps)]
+    gaps_ns: npt.NDArray[np.int64] = np.diff(np.asarray(result.arrivals_ns, dtype=np.int64))
+    return gaps_ns / _MS
 
 
-def token_gaps_ms(result: RequestResult) -> list[float] | None:
+def token_gaps_ms(result: RequestResult) -> Gaps | None:
     """Times between tokens: the gap before a chunk over its tokens, once for each of them.
 
-    None where chunks hold an unknown number of tokens: gaps of chunks are no gaps of tokens.
+    A chunk without a token of its own (the rest of a text that was held back) is part of the gap
+    before the next one. None where chunks hold an unknown number of tokens: gaps of chunks are no
+    gaps of tokens.
     """
     if "chunk_is_not_token" in result.notes:
         return None
-    counts = result.chunk_tokens[1:]
-    gaps = chunk_gaps_ms(result)
-    return [gap / count for gap, count in zip(gaps, counts, strict=True) for _ in range(count)]
+    stamps_ns = np.asarray(result.arrivals_ns, dtype=np.int64)
+    counts = np.asarray(result.chunk_tokens[1:], dtype=np.int64)
+    own = counts > 0
+    gaps_ns: npt.NDArray[np.int64] = np.diff(np.append(stamps_ns[:1], stamps_ns[1:][own]))
+    return np.repeat(gaps_ns / _MS / counts[own], counts[own])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,7 +100,42 @@ def test_tpot_of_one_chunk_is_absent_and_not_zero(result: RequestResult) -> None
 
 def test_itl_spreads_a_gap_over_the_tokens_of_its_chunk() -> None:
     result = made((100.0, 180.0), tokens=(8, 8), usage=Usage(completion_tokens=16))
-    assert token_gaps_ms(result) == [10.0] * 8
+    assert gaps(result) == [10.0] * 8
+
+
+def gaps(result: RequestResult) -> list[float]:
+    found = token_gaps_ms(result)
+    assert found is not None
+    return [float(gap) for gap in found]
+
+
+def test_time_before_a_chunk_without_a_token_of_its_own_is_not_lost() -> None:
+    result = made((100.0, 104.0, 120.0, 121.0, 160.0), tokens=(1, 0, 2, 0, 4))
+    assert gaps(result) == [10.0] * 6
+    assert gaps(made((100.0, 104.0), tokens=(1, 0))) == []
+    assert gaps(made((100.0,))) == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 5)), max_size=30))
+def test_gaps_of_tokens_add_up_to_the_time_of_those_chunks(
+    chunks: list[tuple[int, int]],
+) -> None:
+    stamps, at = [100.0], 100.0
+    for gap, _ in chunks:
+        at += gap
+        stamps.append(at)
+    counts = (1, *(tokens for _, tokens in chunks))
+    last = max(place for place, tokens in enumerate(counts) if tokens)
+    found = gaps(made(tuple(stamps), tokens=counts))
+    assert len(found) == sum(counts) - 1
+    assert sum(found) == pytest.approx(stamps[last] - stamps[0])
+
+
+def test_what_a_failed_request_was_charged_counts_as_spent() -> None:
+    cut = failed("truncated", 1)
+    charged = [made(usage=Usage(cost=0.5)), replace(cut, usage=Usage(cost=0.25))]
+    assert load_figures(charged).values["spent_usd"] == 0.75
+    assert "spent_usd" not in load_figures([made(), cut]).values
 
 
 def test_itl_is_absent_where_chunks_hold_unknown_numbers_of_tokens() -> None:
