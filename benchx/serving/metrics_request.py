@@ -71,8 +71,8 @@ def _prefill_speed(result: RequestResult, ttft_ms: float | None) -> float | None
 
 def chunk_gaps_ms(result: RequestResult) -> Gaps:
     """Times between chunks with payload."""
-    gaps_ns: npt.NDArray[np.int64] = np.diff(np.asarray(result.arrivals_ns, dtype=np.int64))
-    return gaps_ns / _MS
+    stamps_ns = np.asarray(result.arrivals_ns, dtype=np.int64)
+    return (stamps_ns[1:] - stamps_ns[:-1]) / _MS
 
 
 def token_gaps_ms(result: RequestResult) -> Gaps | None:
@@ -87,5 +87,6 @@ def token_gaps_ms(result: RequestResult) -> Gaps | None:
     stamps_ns = np.asarray(result.arrivals_ns, dtype=np.int64)
     counts = np.asarray(result.chunk_tokens[1:], dtype=np.int64)
     own = counts > 0
-    gaps_ns: npt.NDArray[np.int64] = np.diff(np.append(stamps_ns[:1], stamps_ns[1:][own]))
-    return np.repeat(gaps_ns / _MS / counts[own], counts[own])
+    ends_ns = stamps_ns[1:][own]
+    begins_ns = np.concatenate((stamps_ns[:1], ends_ns[:-1]))[: len(ends_ns)]
+    return np.repeat((ends_ns - begins_ns) / _MS / counts[own], counts[own])
