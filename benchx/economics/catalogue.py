@@ -1,14 +1,15 @@
-"""`hardware.yaml` and `prices.yaml`, or a user's own files, checked as strictly as a scenario."""
+"""`hardware.yaml`, and `prices.yaml` or a user's own, checked as strictly as a scenario."""
 
 from __future__ import annotations
 
 import re
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from benchx.core.errors import BenchxError, Location, UsageError, nearest_word
 from benchx.core.units import UnitError
@@ -31,9 +32,22 @@ def _pattern(text: str) -> str:
 
 
 def _date(text: str) -> str:
-    if not re.fullmatch(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?", text):
-        raise UnitError(text, "a year, month or day: 2026, 2026-07 or 2026-07-18")
+    try:
+        if not re.fullmatch(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?", text):
+            raise ValueError
+        date.fromisoformat(text + "-01" * (2 - text.count("-")))
+    except ValueError:
+        raise UnitError(text, "a year, month or day: 2026, 2026-07 or 2026-07-18") from None
     return text
+
+
+def _known_hardware(name: str) -> str:
+    """A price of what the hardware table lacks would never be found."""
+    known = [entry.name for entry in hardware_table()]
+    if name not in known:
+        near = nearest_word(name, known)
+        raise UnitError(name, f"{near!r}?" if near else f"one of {', '.join(known)}")
+    return name
 
 
 def _currency(text: str) -> str:
@@ -87,7 +101,7 @@ class Price(Settings):
         note: What a reader must know of it.
     """
 
-    hardware: Slug
+    hardware: Annotated[Slug, AfterValidator(_known_hardware)]
     tier: Word
     per_gpu_hour: Positive
     currency: Annotated[str, AfterValidator(_currency)]
@@ -108,6 +122,18 @@ class PriceFile(Settings):
 
     schema_version: Literal[1] = Field(alias="schema")
     prices: tuple[Price, ...]
+
+    @model_validator(mode="after")
+    def _one_at_a_time(self) -> Self:
+        if not self.prices:
+            raise UnitError("no prices", "at least one")
+        seen: set[tuple[str, str, str]] = set()
+        for price in self.prices:
+            key = (price.hardware, price.tier, price.date)
+            if key in seen:
+                raise UnitError(f"two prices of {' '.join(key)}", "one for a tier and date")
+            seen.add(key)
+        return self
 
 
 @cache
@@ -176,6 +202,8 @@ def _own(path: Path) -> tuple[Price, ...]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BenchxError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BenchxError(f"{path}: not UTF-8 text") from error
     return validated(PriceFile, read_yaml(text, Location(path))).prices
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchx.core.errors import ScenarioError, UsageError
+from benchx.core.errors import BenchxError, ScenarioError, UsageError
 from benchx.economics.catalogue import (
     Price,
     Prices,
@@ -148,7 +148,15 @@ def test_a_users_own_prices_replace_the_shipped_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("per_gpu_hour", "0"), ("currency", "dollars"), ("date", "last year"), ("source", "''")],
+    [
+        ("per_gpu_hour", "0"),
+        ("currency", "dollars"),
+        ("date", "last year"),
+        ("date", "'2026-13'"),
+        ("date", "'2026-02-30'"),
+        ("source", "''"),
+        ("hardware", "h2000"),
+    ],
 )
 def test_a_price_without_value_currency_date_or_source_is_refused_with_its_line(
     tmp_path: Path, field: str, value: str
@@ -164,3 +172,30 @@ def test_a_price_without_value_currency_date_or_source_is_refused_with_its_line(
         Prices(own)
     assert f"prices.0.{field}" in str(caught.value)
     assert f"prices.yaml:{4 + list(entry).index(field)}" in str(caught.value)
+
+
+OWN = "{hardware: h200, tier: ours, per_gpu_hour: %s, currency: EUR, date: '2026', source: us}"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe\x00", "not UTF-8 text"),
+        (b"schema: 1\nprices: []\n", "prices"),
+        (f"schema: 1\nprices: [{OWN % 1}, {OWN % 2}]\n".encode(), "two prices of h200 ours 2026"),
+    ],
+)
+def test_a_file_of_prices_that_can_not_be_is_refused(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    own = tmp_path / "prices.yaml"
+    own.write_bytes(content)
+    with pytest.raises(BenchxError, match=words):
+        Prices(own)
+
+
+def test_a_price_of_hardware_with_a_typo_names_the_nearest(tmp_path: Path) -> None:
+    own = tmp_path / "prices.yaml"
+    own.write_text("schema: 1\nprices:\n- " + OWN.replace("h200", "h2000") % 1)
+    with pytest.raises(BenchxError, match="got 'h2000'; expected 'h200'"):
+        Prices(own)
