@@ -63,6 +63,20 @@ class Ranks:
             )
 
 
+def check_ranks(arch: Architecture, ranks: Ranks) -> None:
+    """Raise UsageError where heads or experts can't be spread over so many ranks."""
+    heads = {shape.heads for shape in (arch.mla, arch.gqa, arch.kda) if shape is not None}
+    uneven = [count for count in sorted(heads) if count % ranks.tensor]
+    if uneven:
+        raise UsageError(
+            f"{ranks.tensor} tensor ranks do not divide the {uneven[0]} heads of {arch.name}",
+            hint="name tensor ranks that do (--tp); other GPUs hold replicas or experts (--ep)",
+        )
+    experts = arch.moe.experts if arch.moe is not None else 0
+    if ranks.expert > max(1, experts):
+        raise UsageError(f"{ranks.expert} expert ranks; {arch.name} has {experts} experts a layer")
+
+
 def cache_bytes_per_token(arch: Architecture, form: CacheFormat) -> int:
     """Bytes that one token leaves in all layers together.
 

@@ -31,10 +31,17 @@ def prefill_flops(arch: Architecture, tokens: int, *, prefix: int = 0) -> float:
     return products + pairs * _pair_flops(arch) + tokens * _kda_flops(arch, decode=False)
 
 
-def decode_flops(arch: Architecture, context: int) -> float:
-    """FLOPs of one new token of one sequence with `context` tokens, itself included."""
-    products = 2.0 * parameters(arch).active
-    return products + context * _absorbed_flops(arch) + _kda_flops(arch, decode=True)
+def decode_flops(arch: Architecture, context: int, *, tokens: int = 1) -> float:
+    """FLOPs of `tokens` new tokens of one sequence with `context` tokens, themselves included.
+
+    Causal: the last of them sees all of `context`. The output head is counted once a step, as the
+    stack computes it: of the last token.
+    """
+    params = parameters(arch)
+    head = params.embedding if params.tied else params.head
+    products = 2.0 * (tokens * (params.active - head) + head)
+    pairs = tokens * context - tokens * (tokens - 1) / 2
+    return products + pairs * _absorbed_flops(arch) + tokens * _kda_flops(arch, decode=True)
 
 
 def _pair_flops(arch: Architecture) -> float:

@@ -9,6 +9,7 @@ from benchx.architectures.cache import (
     CacheFormat,
     Ranks,
     cache_bytes_per_token,
+    check_ranks,
     rank_cache_bytes_per_token,
     rank_state_bytes,
     state_bytes_per_sequence,
@@ -61,7 +62,9 @@ class ContextRow:
         prefill_s: Time of the prefill.
         kv_throughput_gb_s: Bytes left behind / prefill time: the bandwidth from which loading
             a prefix of this length beats computing it.
-        load_s: Tier -> seconds to load it.
+        load_s: Tier -> seconds to load all of it once over the tier's bandwidth. Tensor ranks that
+            each hold the whole latent load it as often: at once where each has a link of its own
+            (PCIe), one after the other where they share one.
         sequences: How many sequences of this length fit beside the weights.
         states_in_tokens: Tokens whose cache is as large as one state.
     """
@@ -86,8 +89,8 @@ class TierRow:
 
     Attributes:
         tier: Bandwidth and source.
-        loading_wins_from: Shortest prefix that loads faster than it is computed; None: none, or
-            the prefill time is unknown.
+        loading_wins_from: Length from which on every prefix loads faster than it is computed;
+            None: there is none, or the prefill time is unknown.
         checkpoint_interval: Tokens that a state checkpoint must save to be worth loading; None
             without states, or where the prefill time is unknown.
     """
@@ -161,7 +164,11 @@ def kv_report(
 
     `measured_s` (tokens -> seconds of a prefill) stands in its own rows in the place of `prefill`,
     the curve through it, which serves the lengths between and the break-even points.
+
+    Raises:
+        UsageError: Heads or experts can't be spread over so many ranks.
     """
+    check_ranks(arch, ranks)
     counted, published = parameters(arch), arch.checkpoint
     routed, others = published.routed_experts, published.others
     rank_weights = counted.rank_weight_bytes(

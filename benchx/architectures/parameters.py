@@ -63,10 +63,12 @@ class Parameters:
     def rank_weight_bytes(
         self, *, routed: Precision, others: Precision, tensor: int = 1, expert: int = 1
     ) -> int:
-        """Bytes on one rank: routed experts over `expert` x `tensor`, the rest over `tensor`.
+        """Bytes on one rank: routed experts over the more of both ranks, the rest over `tensor`.
 
-        Norms, routers and MLA's down-projections are replicated in practice; they are below 1 %
-        and counted as split.
+        With more expert than tensor ranks the former span several groups of the latter (data
+        parallel attention); with fewer, tensor ranks split each expert too. Norms, routers and
+        MLA's down-projections are replicated in practice and counted as split: below 1 % of a
+        rank of eight, more of smaller ones.
         """
         rest = (self.total - self.routed) * BYTES_PER_PARAMETER[others] / tensor
         return round(self.routed * BYTES_PER_PARAMETER[routed] / max(tensor, expert) + rest)

@@ -76,8 +76,9 @@ def kv_throughput_gbit_s(size_bytes: float, seconds: float) -> float:
 
 
 def loading_wins_from(tier: Tier, left: Footprint, prefill: PrefillModel) -> int | None:
-    """The shortest prefix, in tokens, that loads faster than it is computed; None: no prefix.
+    """The length in tokens from which on every prefix loads faster than it is computed; or None.
 
+    Where a prefill has a fixed cost, very short prefixes may load faster too; they do not count.
     The positive root of `quadratic T^2 + (linear - per_token / B) T + fixed - state / B - latency`.
     """
     rate = tier.bandwidth_gb_s * 1e9

@@ -155,12 +155,14 @@ class ModelPoint:
         """FLOPs, least bytes and what is left behind.
 
         FLOPs as in `architectures.flops`. Least bytes: the weights that the tokens meet, once a
-        pass (of E experts, T tokens with k choices each meet at most min(E, T k)); the cached
-        rows read once; new rows written; states read and written.
+        pass; the cached rows read once; new rows written; states read and written. Of E experts
+        T tokens with k choices each meet E (1 - (1 - k / E)^T) where all are chosen alike, which
+        is what random weights come close to.
         """
         tokens = self.sequences * self.new
         if self.decode:
-            flops = tokens * decode_flops(self.arch, self.prefix + self.new)
+            context = self.prefix + self.new
+            flops = self.sequences * decode_flops(self.arch, context, tokens=self.new)
         else:
             flops = self.sequences * prefill_flops(self.arch, self.new, prefix=self.prefix)
         moved = self.cache_bytes(self.prefix) + self.cache_bytes(self.new) + 2 * self.state_bytes()
@@ -179,7 +181,7 @@ class ModelPoint:
         routed = 0.0
         if moe is not None:
             a_pass = self.sequences * (self.new if self.decode else min(self.chunk, self.new))
-            routed = counted.routed * min(1.0, a_pass * moe.top_k / moe.experts)
+            routed = counted.routed * (1 - (1 - moe.top_k / moe.experts) ** a_pass)
         met = counted.total - counted.routed - (0 if counted.tied else counted.embedding) + routed
         return round(passes * met * ITEM_BYTES[str(self.params["dtype"])])
 

@@ -9,6 +9,7 @@ from benchx.architectures.cache import (
     CacheFormat,
     Ranks,
     cache_bytes_per_token,
+    check_ranks,
     rank_cache_bytes_per_token,
     rank_state_bytes,
     sequence_bytes,
@@ -17,6 +18,7 @@ from benchx.architectures.cache import (
 from benchx.architectures.flops import decode_flops, prefill_flops
 from benchx.architectures.parameters import expert_parameters, parameters
 from benchx.architectures.tiers import kv_throughput_gbit_s
+from benchx.core.errors import UsageError
 
 MIB = 2**20
 BF16, FP8 = CacheFormat(), CacheFormat(cache_dtype="fp8")
@@ -148,6 +150,45 @@ def test_a_cached_prefix_is_never_dearer_than_computing_it(name: str) -> None:
     arch = load_architecture(name)
     whole = prefill_flops(arch, 8192)
     assert prefill_flops(arch, 4096, prefix=4096) < whole
+
+
+def test_a_step_of_several_tokens_is_causal_and_has_one_output_head(k3: Architecture) -> None:
+    head = 2.0 * k3.vocab * k3.hidden
+    one_by_one = sum(decode_flops(k3, context) for context in (998, 999, 1000))
+    assert decode_flops(k3, 1000, tokens=3) == pytest.approx(one_by_one - 2 * head, rel=1e-12)
+
+
+def test_routed_experts_are_spread_over_the_more_of_both_ranks(k3: Architecture) -> None:
+    counted = parameters(k3)
+
+    def bytes_of(**ranks: int) -> int:
+        return counted.rank_weight_bytes(routed="mxfp4", others="bfloat16", **ranks)
+
+    routed, rest = counted.routed * 0.53125, (counted.total - counted.routed) * 2.0
+    assert bytes_of(tensor=8) == pytest.approx(routed / 8 + rest / 8)
+    assert bytes_of(tensor=8, expert=16) == pytest.approx(routed / 16 + rest / 8)
+    assert bytes_of(tensor=8, expert=4) == pytest.approx(routed / 8 + rest / 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "told"),
+    [
+        ("kimi-k3", Ranks(tensor=5), "5 tensor ranks do not divide the 96 heads of kimi-k3"),
+        ("kimi-linear-48b-a3b", Ranks(tensor=64), "do not divide the 32 heads"),
+        ("llama-3.1-70b", Ranks(expert=8), "8 expert ranks; llama-3.1-70b has 0 experts"),
+        ("kimi-k3", Ranks(tensor=8, expert=1000), "1000 expert ranks; kimi-k3 has 896"),
+    ],
+)
+def test_ranks_that_heads_or_experts_can_not_be_spread_over_are_refused(
+    name: str, ranks: Ranks, told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        check_ranks(load_architecture(name), ranks)
+
+
+def test_ranks_of_a_published_deployment_are_no_problem(k3: Architecture) -> None:
+    check_ranks(k3, Ranks(tensor=8, context=8, expert=32))
+    check_ranks(k3, Ranks(tensor=16, expert=32))
 
 
 def test_decode_grows_with_context_by_the_full_attention_layers_only(k3: Architecture) -> None:

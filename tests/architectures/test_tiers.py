@@ -29,18 +29,25 @@ def wins(tier: Tier, left: Footprint, prefill: PrefillModel, tokens: int) -> boo
     state=st.integers(0, 10**9),
     bandwidth=st.floats(0.1, 500.0),
     latency=st.sampled_from([0.0, 1e-3]),
+    fixed=st.sampled_from([0.0, 5e-3]),
 )
 def test_loading_wins_from_the_first_length_on_and_not_before(
-    linear: float, quadratic: float, per_token: int, state: int, bandwidth: float, latency: float
+    linear: float,
+    quadratic: float,
+    per_token: int,
+    state: int,
+    bandwidth: float,
+    latency: float,
+    fixed: float,
 ) -> None:
     tier = Tier(name="t", bandwidth_gb_s=bandwidth, latency_s=latency, source="drawn")
     left = Footprint(per_token_bytes=per_token, state_bytes=state)
-    prefill = PrefillModel(linear_s=linear, quadratic_s=quadratic, source="drawn")
+    prefill = PrefillModel(fixed_s=fixed, linear_s=linear, quadratic_s=quadratic, source="drawn")
     first = loading_wins_from(tier, left, prefill)
     if first is None:
         assert not wins(tier, left, prefill, 10**9)
         return
-    assert wins(tier, left, prefill, first + 1)
+    assert all(wins(tier, left, prefill, first * times + 1) for times in (1, 2, 3, 10, 1000))
     if first > 2:
         assert not wins(tier, left, prefill, first - 2)
 

@@ -208,6 +208,16 @@ def test_costs_are_those_of_the_variant_that_runs() -> None:
     assert part.flops < whole.flops / 4
 
 
+@pytest.mark.parametrize(("batch", "share"), [(1, 1 / 32), (2, 63 / 1024), (4096, 1.0)])
+def test_a_decode_step_reads_the_experts_that_its_tokens_meet(batch: int, share: float) -> None:
+    """8 of 256 experts a token, chosen alike: two tokens meet 8 + 8 x 31 / 32 of them."""
+    point = ModelPoint.of(KIMI, params_of("decode", batch=batch, context=1, dtype="bfloat16"))
+    counted = parameters(point.arch)
+    moved = point.cache_bytes(1) + 2 * point.state_bytes()
+    rest = 2 * (counted.total - counted.routed - counted.embedding)
+    assert point.work().min_bytes == pytest.approx(moved + rest + 2 * counted.routed * share)
+
+
 def test_a_decode_step_leaves_nothing_new_to_transfer() -> None:
     work = ModelPoint.of(KIMI, params_of("decode", batch=2, context=100)).work()
     assert not work.leaves_kv
