@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -44,7 +45,9 @@ class EventTimer:
     With `spin` (timer `events_spin`) the device is kept busy before the start event for longer
     than the host takes to submit the call, so that device time has no launch gaps in it: what
     the kernels take back to back, as in a graph or behind other work. It is a different
-    question, hence a different timer name in the record. Work that the host does in `run` passes
+    question, hence a different timer name in the record. The spin follows what the host took, but
+    no more than a whole lone call takes: a call that waits for the device inside waits for the
+    spin too, and each spin would make the next one longer. Work that the host does in `run` passes
     during the spin and costs nothing, so calls in which it has a share are for the host's clock;
     a batch whose events lie as close as with no call between them is noted `no_device_work`.
 
@@ -64,6 +67,8 @@ class EventTimer:
         self._device, self._cache = device, cache
         self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._spin = _Spin(device) if spin else None
+        # Calls are kept, so that their ids stay theirs.
+        self._lone_ms: dict[int, tuple[PreparedCall, float]] = {}
 
     def sample(
         self, calls: Sequence[PreparedCall], count: int, *, opened: bool = False
@@ -71,6 +76,7 @@ class EventTimer:
         """See `Timer.sample`."""
         import torch
 
+        _, lone_ms = self._lone_ms.get(id(calls[0]), (None, math.inf))
         with torch.cuda.device(self._device.index):
             self._grow_events(count)
             if not opened:
@@ -79,6 +85,8 @@ class EventTimer:
             for index in range(count):
                 start, end = self._events[index]
                 host_ns.append(self._submit(calls[index % len(calls)], start))
+                if self._spin is not None:
+                    self._spin.cover(min(host_ns[-1] / 1e6, lone_ms))
                 end.record()
                 late += gpu.has_happened(start)
             torch.cuda.synchronize()
@@ -92,7 +100,10 @@ class EventTimer:
 
     def call_time_ms(self, call: PreparedCall, count: int) -> tuple[float, ...]:
         """See `Timer.call_time_ms`."""
-        return gpu_call_time_ms(call, count, device=self._device, cache=self._cache)
+        times_ms = gpu_call_time_ms(call, count, device=self._device, cache=self._cache)
+        if times_ms:
+            self._lone_ms[id(call)] = (call, max(times_ms))
+        return times_ms
 
     def _notes(self, device_ms: tuple[float, ...]) -> tuple[str, ...]:
         """Only behind a spin do events tell: on an idle device they lie as far apart as calls."""
@@ -110,10 +121,7 @@ class EventTimer:
             start.record()
         began_ns = time.perf_counter_ns()
         call.run()
-        host_ns = time.perf_counter_ns() - began_ns
-        if self._spin is not None and start is not None:
-            self._spin.cover(host_ns / 1e6)
-        return host_ns
+        return time.perf_counter_ns() - began_ns
 
     def _grow_events(self, count: int) -> None:
         while len(self._events) < count:

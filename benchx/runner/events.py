@@ -28,11 +28,13 @@ class Phase:
         name: What it is, for messages (`check`, `timing`).
         points: Ids of the points that are to blame if the worker dies or hangs in it.
         limit_s: Seconds after which it counts as hanging.
+        shared_s: The limit that several phases share, where `limit_s` is what is left of it.
     """
 
     name: str
     points: tuple[str, ...]
     limit_s: float
+    shared_s: float | None = None
 
 
 @dataclass(frozen=True)

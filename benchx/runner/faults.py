@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import traceback
@@ -17,7 +18,10 @@ from benchx.measure.interleave import EntryFailed
 from benchx.measure.timers import TimerUnsupported
 
 _MAX_REASON = 300
-_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|unable to allocate", re.IGNORECASE)
+_NO_MEMORY = re.compile(
+    r"out of memory|can(no|')t allocate memory|unable to allocate|_STATUS_ALLOC_FAILED",
+    re.IGNORECASE,
+)
 _ASKED = re.compile(r"allocate ([0-9][0-9.]* ?(?:[KMGT]i?B|bytes))", re.IGNORECASE)
 
 
@@ -73,9 +77,14 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: MemoryError, torch's OutOfMemoryError and the CPU allocator's."""
+    """Whether memory ran out, as Python, the system, torch's allocators and libraries tell it.
+
+    A library that allocates by itself (cuBLAS, cuDNN) speaks of its status in a RuntimeError.
+    """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
     return isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
 
 

@@ -56,12 +56,12 @@ class _Steps:
     """Announces the steps of one point; all of them share one time limit."""
 
     def __init__(self, point: Point, session: Session, limit_s: float) -> None:
-        self._point, self._session = point, session
+        self._point, self._session, self._limit_s = point, session, limit_s
         self._deadline_s = time.monotonic() + limit_s
 
     def begin(self, name: str) -> None:
         left_s = self._deadline_s - time.monotonic()
-        self._session.phase(name, (self._point,), max(left_s, 0.0))
+        self._session.phase(name, (self._point,), max(left_s, 0.0), self._limit_s)
 
 
 def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:

@@ -22,6 +22,8 @@ def kernel_values(
     if ready.peak_bytes is not None:
         values[metric.PEAK_MEMORY.id] = float(ready.peak_bytes)
     seconds = values[metric.DEVICE_TIME.id] / 1e3
+    if seconds <= 0:  # two events of one tick, nothing between them: there is no rate to speak of
+        return values
     return values | _rates(work, seconds, ceilings) | _kv(work, seconds)
 
 

@@ -24,13 +24,12 @@ def take_stdin() -> int:
 
 def read_line(descriptor: int) -> bytes:
     """The bytes up to the first newline; raises EOFError when there is none."""
-    content = b""
-    while not content.endswith(b"\n"):
-        chunk = os.read(descriptor, 1 << 20)
-        if not chunk:
+    chunks = [b""]
+    while not chunks[-1].endswith(b"\n"):
+        chunks.append(os.read(descriptor, 1 << 20))
+        if not chunks[-1]:
             raise EOFError("the parent went away before it said what to do")
-        content += chunk
-    return content
+    return b"".join(chunks)
 
 
 def post_warden(lifeline: int, *, close: int) -> None:

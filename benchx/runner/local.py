@@ -73,7 +73,7 @@ class LocalWorker:
         self._process, self._events = process, events
         self._log, self._log_start = log, log_start
         self._lines: deque[bytes] = deque()
-        self._partial = b""
+        self._partial: list[bytes] = []
         self._oom_kills = _oom_kills()
         self._killed = False
 
@@ -114,8 +114,12 @@ class LocalWorker:
         chunk = os.read(self._events, 65536) if readable else b""
         if readable and not chunk:
             time.sleep(min(wait_s, 0.01))  # the end of the pipe: the process is about to be gone
-        *lines, self._partial = (self._partial + chunk).split(b"\n")
-        self._lines.extend(lines)
+        *lines, rest = chunk.split(b"\n")
+        if lines:  # a record of a million samples comes in a thousand pieces, joined once
+            lines[0] = b"".join((*self._partial, lines[0]))
+            self._partial.clear()
+            self._lines.extend(lines)
+        self._partial.append(rest)
         return bool(chunk)
 
     def kill(self) -> None:

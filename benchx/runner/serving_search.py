@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from benchx.core import metric
+from benchx.core.errors import UsageError
 from benchx.core.outcome import Outcome
 from benchx.core.record import Timing
 from benchx.runner.serving_point import PointResult, ServingPoint
@@ -23,31 +27,32 @@ class SearchedPoint(ServingPoint):
         answer. Every load has prompts and stored requests of its own.
         """
         search = self.settings["search"]
-        whole = search["axis"] == "concurrency"
         results: dict[float, PointResult] = {}
 
-        def meets(load: float) -> bool:
-            spent_usd = sum(result.spent_usd for result in results.values())
-            result = self._at(search["axis"], int(load) if whole else load, spent_usd)
-            results[load] = result
+        def meets(load: float) -> bool | None:
+            left_usd = self._left_usd(results.values())
+            if left_usd is not None and left_usd <= 0:
+                return None
+            result = results[load] = self._at(search["axis"], load, left_usd)
+            left_usd = self._left_usd(results.values())
+            if left_usd is not None and left_usd <= 0 and result.details["provenance"]["not_sent"]:
+                return None  # cut short, so that what it was like is not known
             share = result.details.get("values", {}).get(metric.GOODPUT_SHARE.id, 0.0)
             return bool(share >= search["attainment"])
 
-        plan = SearchPlan(
-            low=search["low"],
-            high=search["high"],
-            whole=whole,
-            precision=search["precision"],
-            tries=search["tries"],
-        )
-        found = search_highest(plan, meets)
-        best = results[found.tried[0] if found.passing is None else found.passing]
+        found = search_highest(_plan(search), meets)
+        best = next(iter(results.values())) if found.passing is None else results[found.passing]
         spent = sum(result.spent_usd for result in results.values())
-        return replace(self._answer(search["axis"], found, best), spent_usd=spent)
+        return replace(self._answer(search["axis"], found, results, best), spent_usd=spent)
 
-    def _at(self, axis: str, load: float, spent_usd: float) -> PointResult:
-        left_usd = None if self.budget_usd is None else self.budget_usd - spent_usd
-        point = replace(self.point, params={**self.point.params, axis: load})
+    def _left_usd(self, results: Iterable[PointResult]) -> float | None:
+        if self.budget_usd is None:
+            return None
+        return self.budget_usd - sum(result.spent_usd for result in results)
+
+    def _at(self, axis: str, load: float, left_usd: float | None) -> PointResult:
+        value = int(load) if axis == "concurrency" else load
+        point = replace(self.point, params={**self.point.params, axis: value})
         return ServingPoint(
             point=point,
             settings=self.settings,
@@ -56,17 +61,40 @@ class SearchedPoint(ServingPoint):
             budget_usd=left_usd,
         ).measure()
 
-    def _answer(self, axis: str, found: Found, best: PointResult) -> PointResult:
+    def _answer(
+        self, axis: str, found: Found, loads: Iterable[float], best: PointResult
+    ) -> PointResult:
         if best.outcome is not Outcome.OK:
             return best
         values, timing = dict(best.details["values"]), best.details["timing"]
         if found.passing is not None:
             values[_FOUND[axis]] = float(found.passing)
-        loads = ", ".join(f"{load:g}" for load in found.tried)
-        notes = [f"searched {axis} over {loads}"]
-        if found.passing is None:
-            notes.append("the lowest load does not meet the SLO")
-        elif found.failing is None:
-            notes.append("the highest load that was tried meets the SLO")
+        notes = (f"searched {axis} over {', '.join(f'{load:g}' for load in loads)}", *_told(found))
         noted: Timing = replace(timing, notes=(*timing.notes, *notes))
         return replace(best, details={**best.details, "values": values, "timing": noted})
+
+
+def _plan(search: Mapping[str, Any]) -> SearchPlan:
+    """Whole numbers between the bounds for a concurrency; raises UsageError where there is none."""
+    low, high, whole = search["low"], search["high"], search["axis"] == "concurrency"
+    if whole:
+        low, high = float(math.ceil(low)), float(math.floor(high))
+    if low > high:
+        raise UsageError(
+            f"search: no whole number lies between {search['low']:g} and {search['high']:g}"
+        )
+    return SearchPlan(
+        low=low, high=high, whole=whole, precision=search["precision"], tries=search["tries"]
+    )
+
+
+def _told(found: Found) -> Iterator[str]:
+    """What a reader must know of the limit that was found."""
+    if found.passing is None and found.failing is not None:
+        yield "the lowest load does not meet the SLO"
+    elif found.failing is None and found.tried:
+        yield "the highest load that was tried meets the SLO"
+    elif found.failing is not None:
+        yield f"the lowest load that was tried and does not meet the SLO: {found.failing:g}"
+    if not found.complete:
+        yield "the search ended early: its tries ran out, or the spending limit was reached"

@@ -97,10 +97,12 @@ class Session:
         """How to measure the points of a scenario part."""
         return self.spec.settings[part]
 
-    def phase(self, name: str, points: Sequence[Point], limit_s: float) -> None:
+    def phase(
+        self, name: str, points: Sequence[Point], limit_s: float, shared_s: float | None = None
+    ) -> None:
         """Say what begins now, who is to blame if it fails, and how long it may take."""
         ids = tuple(point.point_id for point in points)
-        self.channel.send(Phase(name=name, points=ids, limit_s=limit_s))
+        self.channel.send(Phase(name=name, points=ids, limit_s=limit_s, shared_s=shared_s))
 
     def record(
         self,

@@ -192,8 +192,7 @@ class Supervisor:
 
     def _on_overrun(self, worker: Worker, watch: _Watch) -> None:
         worker.kill()
-        name, limit_s = watch.phase.name, watch.phase.limit_s
-        reason = f"{name} did not end within {limit_s:.3g} s; the worker was stopped"
+        reason = f"{overrun(watch.phase)}; the worker was stopped"
         self._blame(Outcome.TIMEOUT, reason, worker, watch)
 
     def _on_exit(self, exited: Exited, worker: Worker, watch: _Watch) -> None:
@@ -224,6 +223,18 @@ class Supervisor:
             raise RunFailed(f"a worker recorded point {record.point_id}, which was not asked for")
         self._writer.append(record)
         self._on_record(record)
+
+
+def overrun(phase: Phase) -> str:
+    """How a phase went beyond its limit; where others share it, their share is told."""
+    text = f"{phase.name} did not end within {_seconds(phase.limit_s)}"
+    if phase.shared_s is None or phase.limit_s > 0.99 * phase.shared_s:
+        return text
+    return f"{text}, all that the steps before it had left of {_seconds(phase.shared_s)}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 def explain_exit(exited: Exited, phase: str) -> tuple[Outcome, str]:

@@ -115,6 +115,31 @@ def test_a_call_that_waits_inside_is_noted_since_it_waits_for_the_spin_too(
     assert "waits_for_device" in notes
 
 
+def test_a_call_that_waits_inside_does_not_make_the_spin_ever_longer(
+    device: FakeDevice, gpu_like: Device
+) -> None:
+    """The spin of 20 ms that it would end at takes six hundred times what such a call does."""
+    call = PreparedCall(run=lambda: device.queue(0.03) or device.wait() or {})
+    timer = EventTimer(gpu_like, None, spin=True)
+    rule = StoppingRule(min_samples=100, max_samples=100, target_error=0)
+    measured = measure_interleaved({"x": [call]}, timer=timer, rule=rule, seed=0)["x"]
+    assert "waits_for_device" in measured.notes
+    assert max(measured.samples["host_time_ms"][20:]) < 0.2
+    assert measured.samples["device_time_ms"] == pytest.approx((0.03,) * 100, abs=2 * EVENT_MS)
+
+
+def test_a_call_that_takes_the_host_long_is_covered_in_full(
+    device: FakeDevice, gpu_like: Device
+) -> None:
+    """Its lone calls are as long as their submission, so they do not shorten the spin."""
+    call = PreparedCall(run=lambda: device.host(3.0) or device.queue(0.5) or {})
+    timer = EventTimer(gpu_like, None, spin=True)
+    rule = StoppingRule(min_samples=40, max_samples=40, target_error=0)
+    measured = measure_interleaved({"x": [call]}, timer=timer, rule=rule, seed=0)["x"]
+    assert measured.notes == ("slow_submission",)
+    assert measured.samples["device_time_ms"][5:] == pytest.approx((0.5,) * 35, abs=2 * EVENT_MS)
+
+
 def test_a_call_that_only_submits_does_not_wait(device: FakeDevice, gpu_like: Device) -> None:
     timer = EventTimer(gpu_like, None, spin=True)
     assert notes_of(timer, lambda: device.host(0.1), lambda: device.queue(1.0)) == ()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from benchx.core.errors import UsageError
@@ -35,6 +37,21 @@ def test_running_out_of_memory_is_oom_with_what_was_asked_for(
     fault = fault_of(error)
     assert fault.outcome is Outcome.OOM
     assert fault.reason.startswith(f"asked for {asked}: " if asked else "MemoryError")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("HIP error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("mmap: Cannot allocate memory"),
+    ],
+)
+def test_memory_that_the_system_or_a_library_was_refused_is_oom(error: Exception) -> None:
+    assert fault_of(error).outcome is Outcome.OOM
+    assert fault_of(OSError(errno.ENOSPC, "no memory of it")).outcome is Outcome.CRASHED
 
 
 def test_any_other_error_is_a_crash_in_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,6 +171,23 @@ def test_rates_follow_from_the_median_and_what_the_call_does(measure: Measure) -
     assert values["roofline_share"] == pytest.approx(512 / 10e9 / seconds)
     assert values["rms_ratio"] < 1e-6
     assert "peak_memory_bytes" not in values
+
+
+def test_a_call_in_which_the_device_s_clock_does_not_tick_has_no_rates(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timeless(entries: Mapping[str, Any], **options: object) -> dict[str, Any]:
+        found = measure_interleaved(entries, **options)  # type: ignore[arg-type]
+        return {
+            name: replace(one, samples=one.samples | {"device_time_ms": (0.0,) * 6})
+            for name, one in found.items()
+        }
+
+    monkeypatch.setattr("benchx.runner.kernel_timing.measure_interleaved", timeless)
+    record = measure("good")["good"]
+    assert record.outcome is Outcome.OK
+    assert record.values["device_time_ms"] == 0
+    assert not {"bandwidth_gb_s", "kv_throughput_gb_s", "roofline_share"} & set(record.values)
 
 
 @pytest.mark.parametrize("order", ["interleaved", "sequential"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -139,6 +140,26 @@ def answer(_count: int) -> bytes:
     return json.dumps(
         {"choices": [{"text": " a b c d", "finish_reason": "length"}], "usage": usage}
     ).encode()
+
+
+@contextmanager
+def slow_beyond(most: int) -> Iterator[str]:
+    """A server that takes 3 s for a request while more than so many have been under way."""
+    under_way, lock = 0, threading.Lock()
+
+    def body(count: int) -> bytes:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+        time.sleep(0.05)
+        late = under_way > most
+        time.sleep(3.0 if late else 0.0)
+        with lock:
+            under_way -= 1
+        return answer(count)
+
+    with answering(200, body) as url:
+        yield url
 
 
 def test_every_point_of_a_sweep_has_figures_and_stored_requests(
@@ -342,3 +363,36 @@ def test_an_objective_that_no_load_meets_gives_figures_and_no_answer(measure: Me
     assert record.values["goodput_share"] == 0
     assert record.timing is not None
     assert "the lowest load does not meet the SLO" in record.timing.notes
+
+
+def test_a_search_stops_at_the_spending_limit_and_a_load_cut_short_is_no_answer(
+    measure: Measure, tmp_path: Path
+) -> None:
+    end = "search: {axis: concurrency, low: 1, high: 64}\n"
+    with answering(200, answer) as url:  # 6 requests of 1 USD for each load
+        (record,) = measure(url, axes="", end=end, how="spend_limit_usd: 8.0, warmup: false")
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.values["slo_in_flight_max"] == 1
+    assert len(read_requests(tmp_path)) == 2
+    assert record.timing is not None
+    assert "searched concurrency over 1, 2" in record.timing.notes
+    assert any("the spending limit was reached" in note for note in record.timing.notes)
+
+
+def test_a_search_says_what_its_answer_lies_below(measure: Measure) -> None:
+    with slow_beyond(2) as url:
+        (record,) = measure(url, axes="", end=SEARCH, ttft="1s")
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.values["slo_in_flight_max"] == 2
+    assert record.timing is not None
+    told = "the lowest load that was tried and does not meet the SLO: 3"
+    assert told in record.timing.notes
+
+
+def test_the_bounds_of_a_searched_concurrency_are_made_whole(measure: Measure) -> None:
+    end = "search: {{axis: concurrency, low: {}, high: {}}}\n".format
+    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
+        (record,) = measure(truth.base_url, axes="", end=end(0.5, 1.5))
+        (refused,) = measure(truth.base_url, axes="", end=end(1.2, 1.8))
+    assert record.values["slo_in_flight_max"] == record.values["in_flight_max"] == 1
+    assert "no whole number lies between 1.2 and 1.8" in str(refused.reason)

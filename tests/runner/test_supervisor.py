@@ -19,7 +19,7 @@ from benchx.runner.plan import Plan
 from benchx.runner.progress import Silent
 from benchx.runner.session import now
 from benchx.runner.spec import LaunchSpec
-from benchx.runner.supervisor import Supervisor, explain_exit
+from benchx.runner.supervisor import Supervisor, explain_exit, overrun
 from benchx.store import PlanEntry, RunMeta, RunWriter
 
 READY = Ready(device={"name": "fake", "count": 1}, environment={}, ceilings={})
@@ -162,6 +162,22 @@ def test_silence_beyond_the_limit_is_a_timeout_that_names_the_phase(writer: RunW
     assert records[A].outcome is Outcome.TIMEOUT
     assert records[A].reason == "timing did not end within 0 s; the worker was stopped"
     assert executor.kills >= 2
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "shared_s", "told"),
+    [
+        (7200.0, None, "check did not end within 7200 s"),
+        (299.9, 300.0, "check did not end within 300 s"),
+        (0.125, 300.0, "check did not end within 0.125 s, all that the steps before it had left "
+         "of 300 s"),
+    ],
+)  # fmt: skip
+def test_an_overrun_tells_the_limit_that_the_scenario_set(
+    limit_s: float, shared_s: float | None, told: str
+) -> None:
+    phase = Phase(name="check", points=(A,), limit_s=limit_s, shared_s=shared_s)
+    assert overrun(phase) == told
 
 
 def test_each_phase_starts_its_own_clock(writer: RunWriter) -> None:
