@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _HEIGHT_IN = 3.5
 _MARGIN = 3.0
+_NAME_SHARE = 0.17
+"""Of the width of the axes: what the name of the copy bandwidth takes."""
 
 SIDE_STEP = 1.05
 """Factor by which backends are set apart sideways: equal inputs have equal intensity."""
@@ -112,8 +114,13 @@ def _name_roof(axes: Axes, roof: _Roof, ceilings: CeilingRates) -> None:
         (right, roof.flat), xytext=(-2, 4), textcoords="offset points", ha="right",
         fontsize=7.5, color=INK,
     )  # fmt: skip
+    # Above the roof, where points do not lie; level with the other name where the slope is short.
+    text = f"copy {digits(ceilings.copy_gb_s, 3)} GB/s"
     middle = (left * roof.ridge) ** 0.5
+    if (middle / left) < (right / left) ** _NAME_SHARE:
+        place, offset, ha = (left, roof.flat), (4, 4), "left"
+    else:
+        place, offset, ha = (middle, roof.slope * middle), (-4, 3), "right"
     axes.annotate(
-        f"copy {digits(ceilings.copy_gb_s, 3)} GB/s", (middle, roof.slope * middle),
-        xytext=(6, -2), textcoords="offset points", ha="left", va="top", fontsize=7.5, color=INK,
+        text, place, xytext=offset, textcoords="offset points", ha=ha, fontsize=7.5, color=INK,
     )  # fmt: skip

@@ -19,7 +19,9 @@ from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_nam
 from benchx.reporting.frame import interval_launches, ok_rows
 from benchx.reporting.numbers import interval_words
 from benchx.reporting.serving_charts import plan_serving
+from benchx.reporting.table import short_forms
 from benchx.reporting.theme import Style
+from benchx.reporting.wording import plain_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +155,9 @@ def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
             description=f"{title}; {means}",
             build=partial(
                 _draw_speed_up, page, section, styles, Frame(
-                    title=title, notes=(note,), source=section.header.source_line()
+                    title=title,
+                    notes=(note, *_short_forms(section, [row.rows for row in page])),
+                    source=section.header.source_line(),
                 )
             ),
         )
@@ -175,10 +179,10 @@ def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
     points = roofline_points(section.frame)
     if points.empty:
         return [f"{section.table.title}: no roofline, no point has both rates."]
-    note = (
-        "One point per combination of inputs; ceilings measured on the same device. "
-        f"Backends are set {SIDE_STEP - 1:.0%} apart sideways, so that equal inputs stay visible."
-    )
+    note = "One point per combination of inputs; ceilings measured on the same device."
+    if points["backend"].nunique() > 1:
+        apart = f"{SIDE_STEP - 1:.0%} apart sideways, so that equal inputs stay visible"
+        note = f"{note} Backends are set {apart}."
     frame = Frame(title=title, notes=(note,), source=section.header.source_line())
     return [
         FigurePlan(
@@ -193,8 +197,18 @@ def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
 def _frame(section: Section, title: str, shown: Sequence[pd.DataFrame]) -> Frame:
     missing = "; ".join(unmeasured(shown))
     bars = f"Points: medians over the launches. {_bars(section)}"
-    notes = (bars, f"Without a figure: {missing}.") if missing else (bars,)
+    lack = (f"Without a figure: {missing}.",) if missing else ()
+    notes = (bars, *lack, *_short_forms(section, shown))
     return Frame(title=title, notes=notes, source=section.header.source_line())
+
+
+def _short_forms(section: Section, shown: Sequence[pd.DataFrame]) -> tuple[str, ...]:
+    """A note on what the shortened lengths of these rows stand for, where there are any."""
+    axes = section.table.axes
+    there = {plain_text(value) for rows in shown for axis in axes for value in rows[axis]}
+    forms = short_forms(section.frame, axes).items()
+    told = "; ".join(f"{short}: {full}" for short, full in forms if full in there)
+    return (f"{told}.",) if told else ()
 
 
 def _bars(section: Section) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _MEANINGS: Mapping[str, str] = {
     "host_bound": (
@@ -59,7 +59,12 @@ class Footnotes:
 
     def mark(self, text: str) -> str:
         """`[n]` for this text."""
-        return f"[{self._numbers.setdefault(text, len(self._numbers) + 1)}]"
+        return self.marks([text])
+
+    def marks(self, texts: Iterable[str]) -> str:
+        """`[1] [3]`: those of several texts, by number."""
+        numbers = [self._numbers.setdefault(text, len(self._numbers) + 1) for text in texts]
+        return " ".join(f"[{number}]" for number in sorted(numbers))
 
     def texts(self) -> tuple[str, ...]:
         """`[n] text` in order."""

@@ -18,6 +18,7 @@ from benchx.reporting.numbers import interval_words
 from benchx.reporting.serving_layout import (
     SERIES,
     ServingPanel,
+    front,
     load_axis,
     load_text,
     measured,
@@ -66,7 +67,7 @@ def _pareto(
         return [f"{what}: no throughput against interactivity, it takes two points with both."]
     unit = " per GPU" if y == metric.OUTPUT_PER_GPU.id else ""
     title = f"{what}: output throughput{unit} against interactivity"
-    note = "Line: Pareto front, the points that no other beats in both; right and up are better."
+    note = f"{_front_note(fit, y)}; right and up are better."
     axis = load_axis(section.frame)
     beside = "" if axis is None else f" Beside the points: {axis.replace('_', ' ')}."
     lack = "" if unit else " Not per GPU: the number of GPUs was not observed for every point."
@@ -74,6 +75,17 @@ def _pareto(
         section, fit, title, "throughput", note + beside + lack, _PARETO_PANELS,
         lambda page, frame: pareto(page, y, styles=styles, frame=frame),
     )  # fmt: skip
+
+
+def _front_note(panels: Sequence[ServingPanel], y: str) -> str:
+    """What the line is, or why there is none: a front of one point has no length."""
+    fronts = [
+        front([(float(row[X]), float(row[y])) for _, row in measured(panel.rows, X, y).iterrows()])
+        for panel in panels
+    ]
+    if all(len(best) == 1 for best in fronts):
+        return "No line: one point is the best in both"
+    return "Line: Pareto front, the points that no other beats in both"
 
 
 def _load(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,6 @@ def operator_table(
         _row(row, texts, shown, notes, label in winners, bool(intervals), priced)
         for label, row in frame.iterrows()
     )
-    long_values = [pair for axis in axes.varying for pair in shortened(list(frame[axis])).items()]
     legend = [FASTEST_LEGEND if intervals else _FASTEST] if winners else []
     legend += [] if intervals or ok_rows(frame).empty else [NO_INTERVAL]
     op = str(frame["op"].iloc[0])
@@ -110,10 +109,15 @@ def operator_table(
             *legend,
             *priced.lines(),
             *([cost_note] if cost_note and priced.classes else []),
-            *(f"{short}: {full}" for short, full in long_values),
+            *(f"{short}: {full}" for short, full in short_forms(frame, axes.varying).items()),
             *notes.texts(),
         ),
     )
+
+
+def short_forms(frame: pd.DataFrame, axes: Sequence[str]) -> dict[str, str]:
+    """Short form -> full text, of the values of these axes that are printed shortened."""
+    return dict(pair for axis in axes for pair in shortened(list(frame[axis])).items())
 
 
 def _title(frame: pd.DataFrame) -> str:
@@ -174,7 +178,7 @@ def outcome_text(row: pd.Series, outcome: Outcome, notes: Footnotes) -> str:
     texts = [note_text(note) for note in note_list(row["notes"])]
     if outcome is not Outcome.OK:
         texts.insert(0, f"{outcome.value}: {row['reason'] or 'no reason recorded'}")
-    return " ".join([outcome.value, *(notes.mark(text) for text in texts)])
+    return " ".join([outcome.value, notes.marks(texts)]).rstrip()
 
 
 def count_text(row: pd.Series) -> str:

@@ -222,3 +222,61 @@ def test_logarithmic_axes_have_at_least_three_round_ticks(low: float, high: floa
 
 def test_crowded_ticks_are_thinned() -> None:
     assert spaced_ticks([8.0, 1.0, 8.1, 64.0]) == [1.0, 8.0, 64.0]
+
+
+def test_the_ceilings_are_named_where_no_point_lies(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    """Points close below the slope, as a decode has them, and far to the right of it."""
+    batches = [{"heads": 8, "batch": batch} for batch in range(1, 61)]
+    for spread in (1.0, 20.0):
+        rows = make_rows("kda_decode", batches, {"a": [1.0] * 60}, run_id="r")
+        for index, row in enumerate(rows):
+            intensity = 1.1 ** (index * spread)  # FLOP per byte
+            row["bandwidth_gb_s"] = 4000 * (0.5 + 0.07 * (index % 6)) / max(1, intensity / 100)
+            row["compute_tflop_s"] = row["bandwidth_gb_s"] * intensity / 1e3
+        figures = plan_figures(section_of(rows), styles_for(["a"]))
+        plan = next(plan for plan in figures.plans if plan.name.endswith("roofline"))
+        assert_no_text_on_a_point(drawn(plan))
+
+
+def assert_no_text_on_a_point(figure: Figure) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Annotation
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.findobj(Annotation)]
+    assert boxes
+    for line in axes.lines:
+        if line.get_marker() not in ("None", None):
+            for x, y in axes.transData.transform(line.get_xydata()):
+                assert not any(box.contains(x, y) for box in boxes)
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    for box in boxes:
+        assert box.x0 >= axes.get_window_extent().x0
+
+
+def test_a_lone_backend_is_not_said_to_be_set_apart(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    for backends, is_said in ({"a": [1.0] * 3}, False), ({"a": [1.0] * 3, "b": [1.0] * 3}, True):
+        section = section_of(make_rows("kda_decode", BATCHES, backends, run_id="r"))
+        plans = plan_figures(section, styles_for(list(backends))).plans
+        plan = next(plan for plan in plans if plan.name.endswith("roofline"))
+        assert ("apart sideways" in texts(drawn(plan)).replace("\n", " ")) is is_said
+
+
+def test_shortened_lengths_are_spelled_out_below_the_figures_that_show_them(
+    prefill_run: Run,
+) -> None:
+    plans = {plan.name: texts(drawn(plan)) for plan in figures_of(prefill_run).plans}
+    spelled = "6 mixed (8192): 1300+547+2048+963+271+3063."
+    said = {name: spelled in text.replace("\n", " ") for name, text in plans.items()}
+    assert said == {
+        "kda-prefill-device-time": True,
+        "kda-prefill-speed-up": True,
+        "kda-prefill-roofline": False,
+    }

@@ -77,6 +77,14 @@ def test_the_line_is_the_front_and_a_worse_point_is_not_on_it(make_serving_run: 
     assert len(axes.lines[0].get_xdata()) == 2  # type: ignore[arg-type]
 
 
+def test_a_front_of_one_point_is_not_called_a_line(make_serving_run: RunMaker) -> None:
+    ahead = make_serving_run(LOADS, changes={"interactivity_tok_s_p50": 50.0})
+    for run, is_line in (make_serving_run(LOADS), True), (ahead, False):
+        said = words(drawn(run, "throughput"))
+        assert ("No line: one point is the best in both" in said) is not is_line
+        assert ("Line: Pareto front" in said) is is_line
+
+
 def test_where_gpus_were_not_counted_throughput_is_not_per_gpu(make_serving_run: RunMaker) -> None:
     figure = drawn(
         make_serving_run(LOADS, changes={"output_throughput_tok_s_per_gpu": None}), "throughput"

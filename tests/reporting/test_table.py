@@ -126,3 +126,14 @@ def test_the_phases_of_a_model_have_tables_of_their_own(
     sections = build_document([make_run(rows)]).sections
     assert [section.key for section in sections] == ["some-model-prefill", "some-model-decode"]
     assert not any(section.table.axes for section in sections)
+
+
+def test_footnote_marks_of_a_row_rise(make_rows: RowMaker) -> None:
+    rows = make_rows("kda_decode", HEADS, {"a": [1.0, 1.0]}, run_id="r")
+    rows[0]["notes"] = "sw_power_cap+warm_l2"
+    rows[1]["notes"] = "host_bound+warm_l2+sw_power_cap"
+    table = table_of(rows)
+    assert [cell_of(table, row, "outcome") for row in table.rows] == [
+        "ok [1] [2]",
+        "ok [1] [2] [3]",
+    ]
