@@ -1,7 +1,7 @@
 """The two seams of a kernel benchmark: Operator (what is computed) and Backend (who computes it).
 
-Adding an operator takes one file here, one kernel file in `kernels/` and one scenario; see
-`benchx/README.md` for the twenty lines.
+Adding an operator takes one file here, one kernel file in `kernels/` and one scenario; adding a
+backend takes one object: `benchx/README.md` has an example of thirty lines.
 """
 
 from __future__ import annotations
