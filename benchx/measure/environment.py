@@ -11,6 +11,12 @@ from typing import Any
 import benchx
 from benchx.measure.device import cpu_name, usable_cpus
 
+_AMD_VERSION = Path("/sys/module/amdgpu/version")
+"""Only where the driver was installed by itself; the one of the kernel has no other version."""
+
+_TRITONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "pytorch-triton")
+"""Names that the wheels of torch's indices have it under."""
+
 
 def snapshot() -> dict[str, Any]:
     """Versions and hardware as plain data; None where something is absent.
@@ -34,7 +40,7 @@ def snapshot() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "driver": driver_version(),
-        "triton": package_version("triton") or package_version("pytorch-triton-rocm"),
+        "triton": next(filter(None, map(package_version, _TRITONS)), None),
         "numpy": package_version("numpy"),
         "benchx": package_version("benchx"),
         "git_commit": commit,
@@ -51,10 +57,14 @@ def package_version(name: str) -> str | None:
 
 
 def driver_version() -> str | None:
-    """Version of the GPU driver (NVIDIA through NVML, AMD from the kernel), or None."""
-    amd = Path("/sys/module/amdgpu/version")
-    if amd.is_file():
-        return amd.read_text().strip()
+    """Version of the driver of torch's GPUs (NVIDIA: by NVML, AMD: by the kernel), or None.
+
+    A machine may have both: an AMD processor's own graphics beside an NVIDIA card.
+    """
+    import torch
+
+    if torch.version.hip is not None:
+        return _AMD_VERSION.read_text().strip() if _AMD_VERSION.is_file() else None
     try:
         import pynvml
     except ImportError:

@@ -23,11 +23,12 @@ def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
 
     Raises:
         UsageError: When there is none.
-        StoreError: When the newest one can't be read.
+        StoreError: When the newest one can't be read, or one that might be it.
     """
-    metas = [(read_meta(folder), folder) for folder in _runs(out_dir)]
     found = [
-        (meta.started_at, folder) for meta, folder in metas if scenario in (None, meta.scenario)
+        (meta.started_at, folder)
+        for meta, folder in _metas(out_dir, scenario)
+        if scenario in (None, meta.scenario)
     ]
     for _, folder in sorted(found, reverse=True):
         if read_run(folder).status is RunStatus.PARTIAL:
@@ -37,6 +38,18 @@ def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
         f"no {what} in {out_dir}",
         hint="run it without --resume" if found else "name the run folder: --resume PATH",
     )
+
+
+def _metas(out_dir: Path, scenario: str | None) -> Iterator[tuple[RunMeta, Path]]:
+    """Run folders that can be read; one that can't is passed over if its name is of another."""
+    for folder in _runs(out_dir):
+        try:
+            yield read_meta(folder), folder
+        except StoreError as error:
+            if scenario in (None, folder.name.rsplit("-", 2)[0]):
+                raise StoreError(
+                    error.message, hint="name the run folder to continue: --resume PATH"
+                ) from error
 
 
 def _runs(out_dir: Path) -> Iterator[Path]:

@@ -85,6 +85,9 @@ class RunWriter:
             torn = [journal.cut_torn_end() for journal in (writer._journal, writer._launches)]
             # Read again under the lock: another writer may have ended between read and lock.
             run = read_run(path)
+            logs = path / LOGS_FOLDER
+            with storing(logs, "create"):  # git and some archives leave empty folders out
+                logs.mkdir(exist_ok=True)
         except StoreError:
             writer.close()
             raise

@@ -6,13 +6,16 @@ import getpass
 import json
 import platform
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import torch
 
 from benchx.core.device import Device
 from benchx.measure.control import ControlKernel
-from benchx.measure.environment import git_state, package_version, snapshot
+from benchx.measure.environment import driver_version, git_state, package_version, snapshot
 from benchx.measure.memory import peak_extra_bytes
 
 
@@ -33,6 +36,38 @@ def test_the_snapshot_names_no_host_no_user_and_no_path() -> None:
 
 def test_an_absent_package_has_no_version() -> None:
     assert package_version("no-such-package-anywhere") is None
+
+
+@pytest.mark.parametrize(
+    ("hip", "expected"), [("7.0.1", "6.14.14"), (None, "580.65.06")], ids=["rocm", "cuda"]
+)
+def test_of_two_drivers_the_one_of_torch_s_gpus_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip: str | None, expected: str
+) -> None:
+    """An AMD processor has graphics of its own beside an NVIDIA card."""
+    (tmp_path / "version").write_text("6.14.14\n")
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlSystemGetDriverVersion=lambda: b"580.65.06",
+        NVMLError=RuntimeError,
+    )
+    monkeypatch.setattr("benchx.measure.environment._AMD_VERSION", tmp_path / "version")
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    assert driver_version() == expected
+    (tmp_path / "version").unlink()
+    assert driver_version() == (expected if hip is None else None)
+
+
+def test_triton_is_found_under_each_name_that_its_wheels_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {"triton-rocm": "3.6.0"}
+    monkeypatch.setattr("benchx.measure.environment.package_version", found.get)
+    assert snapshot()["triton"] == "3.6.0"
+    found.clear()
+    assert snapshot()["triton"] is None
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:

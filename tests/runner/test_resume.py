@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from benchx.core.errors import ExitCode, NotComparable, StoreError, UsageError
 from benchx.core.outcome import Outcome
 from benchx.runner import NEWEST, RunSummary
 from benchx.runner.plan import Plan, make_plan
+from benchx.runner.resume import newest_unfinished
 from benchx.scenario import Scenario, Vocabulary
 from benchx.store import RunStatus, read_run
 
@@ -159,6 +161,30 @@ def test_resume_without_a_path_takes_the_newest_unfinished_run_of_the_scenario(
     assert fake_run(scenario, resume=NEWEST).path == cut
     with pytest.raises(UsageError, match="no unfinished run of faking"):
         fake_run(scenario, resume=NEWEST)
+
+
+def test_a_run_that_cannot_be_read_keeps_no_other_from_being_resumed(
+    write_scenario: Write, fake_run: Start, tmp_path: Path
+) -> None:
+    scenario = write_scenario("good", sizes="1, 2")
+    cut = _unfinish(fake_run(scenario).path)
+    foreign = tmp_path / "out" / "other-20260101T000000Z-abcdef"
+    foreign.mkdir()
+    (foreign / "run.json").write_text("{")
+    assert newest_unfinished(tmp_path / "out", "faking") == cut
+    foreign.rename(tmp_path / "out" / "faking-20260101T000000Z-abcdef")
+    for name in ("faking", None):
+        with pytest.raises(StoreError, match=r"faking-2026.*run\.json is not.*--resume PATH"):
+            newest_unfinished(tmp_path / "out", name)
+
+
+def test_a_run_without_its_empty_folders_is_resumed(write_scenario: Write, fake_run: Start) -> None:
+    """A checkout and some archives have none of them."""
+    scenario = write_scenario("good", sizes="1, 2")
+    folder = _unfinish(fake_run(scenario).path)
+    for name in ("logs", "samples"):
+        shutil.rmtree(folder / name)
+    assert fake_run(scenario, resume=folder).written == 1
 
 
 def _unfinish(folder: Path) -> Path:
