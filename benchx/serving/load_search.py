@@ -33,15 +33,17 @@ class Found:
     Attributes:
         passing: Highest load that met the objective; None when the lowest did not.
         failing: Lowest load that did not; None when the highest did.
-        tried: All loads, in the order in which they were tried.
+        tried: All loads that were judged, in the order in which they were tried.
+        complete: Whether nothing was left to try; else tries ran out, or a load was not judged.
     """
 
     passing: float | None
     failing: float | None
     tried: tuple[float, ...]
+    complete: bool
 
 
-def search_highest(plan: SearchPlan, meets: Callable[[float], bool]) -> Found:
+def search_highest(plan: SearchPlan, meets: Callable[[float], bool | None]) -> Found:
     """Double from the lowest load until one fails, then halve the ratio in between.
 
     It takes for granted that a load above one that fails fails too. A server whose figures are
@@ -49,20 +51,24 @@ def search_highest(plan: SearchPlan, meets: Callable[[float], bool]) -> Found:
 
     Args:
         plan: Where to look.
-        meets: Whether a load meets the objective; called once for each that is tried.
+        meets: Whether a load meets the objective; called once for each that is tried. None ends
+            the search: that can't be told.
     """
     passing: float | None = None
     failing: float | None = None
     tried: list[float] = []
     load: float | None = plan.low
     while load is not None and len(tried) < plan.tries:
+        met = meets(load)
+        if met is None:
+            break
         tried.append(load)
-        if meets(load):
+        if met:
             passing = load
         else:
             failing = load
         load = _next(plan, passing, failing)
-    return Found(passing, failing, tuple(tried))
+    return Found(passing, failing, tuple(tried), load is None)
 
 
 def _next(plan: SearchPlan, passing: float | None, failing: float | None) -> float | None:

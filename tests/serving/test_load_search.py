@@ -40,3 +40,17 @@ def test_no_load_is_tried_twice_and_no_more_than_allowed() -> None:
     plan = SearchPlan(low=1, high=10_000, whole=True, tries=6)
     found = search_highest(plan, lambda load: load < 700)
     assert len(found.tried) == len(set(found.tried)) == 6
+    assert not found.complete
+
+
+def test_a_load_that_can_not_be_judged_ends_the_search_and_is_no_answer() -> None:
+    plan = SearchPlan(low=1, high=64, whole=True)
+    found = search_highest(plan, lambda load: None if load > 4 else True)
+    assert (found.passing, found.failing, found.tried) == (4, None, (1, 2, 4))
+    assert not found.complete
+
+
+def test_a_search_that_knows_its_limit_is_complete() -> None:
+    for limit in (0, 5, 99):
+        plan = SearchPlan(low=1, high=64, whole=True)
+        assert search_highest(plan, lambda load, most=limit: load <= most).complete
