@@ -51,7 +51,7 @@ def test_after_kill_9_nothing_runs_and_what_had_ended_is_there(tmp_path: Path) -
         assert any("benchx.serving.worker" in child.cmdline() for child in family)
         run.kill()
         run.wait()
-        gone, alive = psutil.wait_procs(family, timeout=5)
+        gone, alive = psutil.wait_procs(family, timeout=20)
         assert gone
         assert not alive
         (folder,) = out.iterdir()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,12 +72,12 @@ def run_fake(engine: Engine, tmp_path: Path, mode: str, timeout_s: float = 20) -
 
 
 def living(pids: Path) -> list[int]:
-    found = json.loads(pids.read_text())
-    return [
-        pid
-        for pid in found
-        if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    ]
+    found = []
+    for pid in json.loads(pids.read_text()):
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found
 
 
 def wait_until_gone(pids: Path, limit_s: float) -> None:
@@ -122,15 +123,16 @@ def test_an_engine_that_can_not_work_fails_at_once_with_its_own_words(
 
 
 @pytest.mark.parametrize(
-    ("mode", "words"), [("never", "answered HTTP 503"), ("deaf", "it never answered")]
+    ("mode", "limit_s", "words"),
+    [("never", 6.0, "answered HTTP 503"), ("deaf", 2.0, "it never answered")],
 )
 def test_an_engine_that_never_gets_ready_is_a_timeout_that_says_what_it_answered(
-    engine: FakeEngine, tmp_path: Path, mode: str, words: str
+    engine: FakeEngine, tmp_path: Path, mode: str, limit_s: float, words: str
 ) -> None:
     with pytest.raises(EngineFailed, match=words) as caught:
-        run_fake(engine, tmp_path, mode, timeout_s=2)
+        run_fake(engine, tmp_path, mode, timeout_s=limit_s)
     assert caught.value.outcome is Outcome.TIMEOUT
-    assert not living(engine.pids)
+    assert not engine.pids.exists() or not living(engine.pids)  # it may have had no time to begin
 
 
 @pytest.mark.parametrize("mode", ["stubborn", "brood"])
@@ -163,7 +165,7 @@ def test_a_kill_9_of_benchx_leaves_no_process_of_the_engine(
     parent.wait()
     parent.stdout.close()
     wait_until_gone(pids, limit_s=6)
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 10
     while psutil.pid_exists(warden) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not psutil.pid_exists(warden)

@@ -28,6 +28,8 @@ def delta(fields: object, finish: str | None = None) -> bytes:
 A, B = delta({"content": "a"}), delta({"content": "b"})
 STOP, DONE = delta({}, "stop"), b"data: [DONE]\n\n"
 QUICK = TimeLimits(connect_s=0.5, first_byte_s=0.3, idle_s=0.3, total_s=5.0)
+BEGUN = replace(QUICK, first_byte_s=4.0)
+"""For answers that begin: a machine under load takes its time for that, too."""
 
 
 def expect(result: RequestResult, outcome: str, *words: str) -> None:
@@ -198,9 +200,10 @@ def test_headers_that_come_at_once_do_not_shorten_the_wait_for_the_first_token(
         await asyncio.sleep(takes_s)
         writer.write(desk.framed(A + STOP + DONE) + b"0\r\n\r\n")
 
-    result = desk.with_server(answer, limits=replace(QUICK, idle_s=0.1, first_byte_s=2.0))
-    if takes_s > 2:
-        expect(result, "timeout", "nothing but headers within 2 s")
+    limits = replace(BEGUN, idle_s=0.1, total_s=20.0)
+    result = desk.with_server(answer, limits=limits)
+    if takes_s > limits.first_byte_s:
+        expect(result, "timeout", "nothing but headers within 4 s")
     else:
         expect(result, "ok")
 
@@ -210,7 +213,7 @@ def test_a_stream_that_stalls_is_a_timeout_and_keeps_its_tokens(desk: SimpleName
         writer.write(desk.chunked + desk.framed(A))
         await asyncio.sleep(30)
 
-    result = desk.with_server(answer, limits=QUICK)
+    result = desk.with_server(answer, limits=BEGUN)
     expect(result, "timeout", "nothing for 0.3 s")
     assert (result.text, result.client_tokens) == ("a", 1)
 
@@ -276,7 +279,7 @@ def test_an_answer_that_is_done_but_never_ends_counts_and_is_noted(desk: SimpleN
         writer.write(desk.chunked + desk.framed(A + STOP + DONE))
         await asyncio.sleep(30)
 
-    result = desk.with_server(answer, limits=QUICK)
+    result = desk.with_server(answer, limits=BEGUN)
     expect(result, "ok")
     assert "unclean_end" in result.notes
 
@@ -357,7 +360,7 @@ def test_one_stuck_stream_costs_one_request(desk: SimpleNamespace) -> None:
     async def main() -> list[str]:
         async with desk.scripted(answer) as server:
             endpoint = Endpoint(base_url=server.url, api="chat", model="m")
-            async with Client(endpoint, QUICK) as client:
+            async with Client(endpoint, replace(QUICK, first_byte_s=2.0)) as client:
                 sends = (client.send(Request(index=i, max_tokens=2)) for i in range(3))
                 return sorted(result.outcome for result in await asyncio.gather(*sends))
 
@@ -411,7 +414,7 @@ def test_tls_is_checked_unless_the_endpoint_says_otherwise(trust: str, certifica
             verify_tls=trust != "everybody",
             ca_file=str(certificate) if trust == "the file" else None,
         )
-        async with server, Client(endpoint, replace(QUICK, connect_s=5.0)) as client:
+        async with server, Client(endpoint, replace(BEGUN, connect_s=5.0)) as client:
             result = await client.send(Request(index=0, max_tokens=2))
             server.close()
         return result

@@ -42,8 +42,12 @@ def load(
     *,
     takes_s: float = 0.02,
     on_result: object = lambda _result: None,
+    starts_ns: list[int] | None = None,
 ) -> tuple[list[RequestResult], ClientReport]:
-    """Run a load in this process against a server that answers after a time."""
+    """Run a load in this process against a server that answers after a time.
+
+    `starts_ns` gets the time at which the load begins.
+    """
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(takes_s)
@@ -61,7 +65,10 @@ def load(
             async with Client(endpoint, desk.limits) as client:
                 run = LoadRun(client, plan, chains_of(sent), keep)
                 await run.prepare()
-                return await run.run(time.monotonic_ns() + 5_000_000)
+                start_ns = time.monotonic_ns() + 5_000_000
+                if starts_ns is not None:
+                    starts_ns.append(start_ns)
+                return await run.run(start_ns)
 
     report = asyncio.run(main())
     return sorted(results, key=lambda result: result.index), report
@@ -77,17 +84,23 @@ def test_a_closed_loop_keeps_exactly_its_concurrency(
 
 
 def test_a_burst_starts_together(desk: SimpleNamespace) -> None:
-    results, _ = load(desk, LoadPlan(concurrency=50), requests(50), takes_s=0.3)
-    sends = [result.sent_ns for result in results]
-    assert max(sends) - min(sends) < 50e6
-    assert all(result.connects == 0 for result in results)
+    apart_ns: list[int] = []
+    for _ in range(10):  # other work on the machine can only make it longer
+        results, _ = load(desk, LoadPlan(concurrency=50), requests(50), takes_s=0.3)
+        assert most_in_flight(results) == 50
+        assert all(result.connects == 0 for result in results)
+        sends = [result.sent_ns for result in results if result.sent_ns is not None]
+        apart_ns.append(max(sends) - min(sends))
+        if apart_ns[-1] < 50e6:
+            break
+    assert min(apart_ns) < 50e6
 
 
 def test_an_open_loop_does_not_wait_for_the_server(desk: SimpleNamespace) -> None:
     starts = tuple(0.01 * i for i in range(20))
-    results, _ = load(desk, LoadPlan(starts_s=starts), requests(20), takes_s=0.5)
+    results, _ = load(desk, LoadPlan(starts_s=starts), requests(20), takes_s=3.0)
     assert most_in_flight(results) == 20
-    assert all((result.sent_ns - result.intended_ns) < 100e6 for result in results)
+    assert all((result.sent_ns - result.intended_ns) < 2e9 for result in results)
 
 
 def test_intended_times_are_those_of_the_schedule(desk: SimpleNamespace) -> None:
@@ -130,8 +143,8 @@ def test_a_load_stops_sending_when_a_result_says_so(desk: SimpleNamespace) -> No
 
 
 def test_a_load_stops_sending_after_its_time(desk: SimpleNamespace) -> None:
-    plan = LoadPlan(concurrency=1, duration_s=0.3)
-    results, report = load(desk, plan, requests(1000), takes_s=0.05)
+    plan = LoadPlan(concurrency=1, duration_s=1.5)
+    results, report = load(desk, plan, requests(1000), takes_s=0.25)
     assert 2 <= len(results) <= 8
     assert report.stopped is not None
     assert all(result.outcome == "ok" for result in results)
@@ -141,9 +154,9 @@ def test_a_load_stops_sending_after_its_time(desk: SimpleNamespace) -> None:
 def test_what_waits_for_a_slot_when_the_load_is_stopped_is_counted_and_never_sent(
     how: str, desk: SimpleNamespace
 ) -> None:
-    plan = LoadPlan(starts_s=(0.0,) * 50, concurrency=1, duration_s=0.2 if how == "time" else None)
+    plan = LoadPlan(starts_s=(0.0,) * 50, concurrency=1, duration_s=1.0 if how == "time" else None)
     stop = lambda r: "enough" if how == "result" else None  # noqa: E731
-    results, report = load(desk, plan, requests(50), takes_s=0.05, on_result=stop)
+    results, report = load(desk, plan, requests(50), takes_s=0.1, on_result=stop)
     assert len(results) < 40
     assert report.not_sent == report.overdue == 50 - len(results)
     (note,) = client_notes([replace(report, cpu_s=0, loop_lag_ms=())], [], open_loop=False)
@@ -152,7 +165,7 @@ def test_what_waits_for_a_slot_when_the_load_is_stopped_is_counted_and_never_sen
 
 @pytest.mark.parametrize("how", ["time", "result"])
 def test_a_stopped_load_does_not_sit_out_a_pause(how: str, desk: SimpleNamespace) -> None:
-    plan = LoadPlan(starts_s=(0.0, 30.0), duration_s=0.5 if how == "time" else None)
+    plan = LoadPlan(starts_s=(0.0, 30.0), duration_s=2.0 if how == "time" else None)
     paused = Request(index=2, max_tokens=2, session="s", delay_s=30.0)
     sent = (*(replace(one, session="s") for one in requests(1)), *requests(2)[1:], paused)
     began = time.monotonic()
@@ -164,9 +177,12 @@ def test_a_stopped_load_does_not_sit_out_a_pause(how: str, desk: SimpleNamespace
 
 
 def test_lanes_start_one_after_the_other_in_a_ramp(desk: SimpleNamespace) -> None:
-    results, _ = load(desk, LoadPlan(concurrency=4, ramp_s=0.4), requests(4), takes_s=0.5)
+    begins: list[int] = []
+    plan = LoadPlan(concurrency=4, ramp_s=0.4)
+    results, _ = load(desk, plan, requests(4), takes_s=0.5, starts_ns=begins)
     sends = sorted(result.sent_ns for result in results)
-    assert sends[-1] - sends[0] >= 0.29e9
+    after_s = [(sent_ns - begins[0]) / 1e9 for sent_ns in sends]
+    assert all(at_s >= 0.1 * lane for lane, at_s in enumerate(after_s))
 
 
 def test_a_client_that_stops_decoding_is_an_error_and_no_load_without_end(
