@@ -148,12 +148,18 @@ def _read(path: Path) -> Ceilings | None:
 
 
 def _write(path: Path, found: Ceilings) -> None:
+    content = json.dumps(asdict(found), indent=1, sort_keys=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=path.stem, suffix=".tmp", delete=False
+            dir=path.parent, prefix=path.stem, suffix=".tmp", delete=False
         ) as file:
-            json.dump(asdict(found), file, indent=1, sort_keys=True)
-        Path(file.name).replace(path)
+            draft = Path(file.name)
+            try:
+                file.write(content.encode())
+                file.flush()
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
     except OSError:  # a read-only or full home: measure again next time
         return

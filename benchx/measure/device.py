@@ -49,17 +49,19 @@ def _gpu(index: int, count: int) -> Device:
     l2_bytes = int(properties.L2_cache_size)
     if is_amd:  # what torch calls L2 there is not the last level: the Infinity Cache is
         l2_bytes = max(l2_bytes, kfd_cache_bytes(_SYSFS_KFD))
+    arch = (
+        str(properties.gcnArchName).partition(":")[0]
+        if is_amd
+        else f"sm_{properties.major}{properties.minor}"
+    )
     return Device(
         vendor="amd" if is_amd else "nvidia",
         torch_type="cuda",
-        name=properties.name,
+        # Without its table of names (amdgpu.ids, which containers lack) ROCm gives an empty one.
+        name=properties.name.strip() or arch,
         index=index,
         count=count,
-        arch=(
-            str(properties.gcnArchName).partition(":")[0]
-            if is_amd
-            else f"sm_{properties.major}{properties.minor}"
-        ),
+        arch=arch,
         memory_bytes=int(properties.total_memory),
         l2_bytes=l2_bytes,
         compute_units=int(properties.multi_processor_count),

@@ -25,7 +25,8 @@ class Books:
     def __init__(self, plan: Plan, writer: RunWriter, progress: Progress) -> None:
         self._plan, self._writer, self._progress = plan, writer, progress
         self._points = writer.meta.points()
-        self.kept = len(writer.finished())
+        self.kept = self._done = len(writer.finished())
+        self._records = writer.meta.pairs()
         self._began_s = time.monotonic()
         self._measured = 0
 
@@ -34,7 +35,7 @@ class Books:
         size = PlanSize(
             points=len(self._plan.entries),
             launches=self._plan.launches,
-            records=self._writer.meta.pairs(),
+            records=self._records,
             kept=self.kept,
         )
         self._progress.started(self._writer.path, size)
@@ -76,13 +77,13 @@ class Books:
         self._tell(record)
 
     def _tell(self, record: LaunchRecord) -> None:
-        done, records = len(self._writer.finished()), self._writer.meta.pairs()
+        self._done += 1
         left_s = None
         if self._measured:
-            left_s = (time.monotonic() - self._began_s) / self._measured * (records - done)
-        self._progress.finished(
-            self._points[record.point_id], record, Advance(done, records, left_s)
-        )
+            per_record_s = (time.monotonic() - self._began_s) / self._measured
+            left_s = per_record_s * (self._records - self._done)
+        advance = Advance(self._done, self._records, left_s)
+        self._progress.finished(self._points[record.point_id], record, advance)
 
     def finish_launch(self, launch: int) -> None:
         """Merge samples, bring points.parquet up to date."""

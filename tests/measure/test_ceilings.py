@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,17 @@ def test_a_folder_that_cannot_be_written_costs_only_the_time(
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     assert ceilings(cpu, blocked) == FOUND
+
+
+def test_a_full_home_keeps_no_half_written_file(
+    measured: list[Device], cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert ceilings(cpu, tmp_path) == FOUND
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("change", [{"name": "Other"}, {"arch": "arm64"}, {"compute_units": 64}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,6 +62,49 @@ def test_the_infinity_cache_of_an_amd_gpu_is_found_and_the_cpu_s_is_not(tmp_path
         (folder / "properties").write_text(f"level 3\nsize {size}\n")
     assert devices.kfd_cache_bytes(tmp_path) == 256 * 2**20
     assert devices.kfd_cache_bytes(tmp_path / "absent") == 0
+
+
+@pytest.mark.parametrize(
+    ("hip", "name", "vendor", "arch", "l2_mib"),
+    [
+        ("7.0", "AMD Instinct MI300X", "amd", "gfx942", 256),
+        ("7.0", "", "amd", "gfx942", 256),
+        (None, "NVIDIA H200", "nvidia", "sm_90", 60),
+    ],
+)
+def test_all_gpus_that_torch_sees_are_described_in_its_order(
+    monkeypatch: pytest.MonkeyPatch,
+    hip: str | None,
+    name: str,
+    vendor: str,
+    arch: str,
+    l2_mib: int,
+) -> None:
+    properties = SimpleNamespace(
+        name=name,
+        gcnArchName="gfx942:sramecc+:xnack-",
+        major=9,
+        minor=0,
+        total_memory=2**37,
+        L2_cache_size=60 * 2**20,
+        multi_processor_count=132,
+    )
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    monkeypatch.setattr(devices, "kfd_cache_bytes", lambda nodes: 256 * 2**20)
+    first, second, host = devices.list_devices()
+    assert (first.torch_device, second.torch_device, host.torch_device) == (
+        "cuda:0",
+        "cuda:1",
+        "cpu",
+    )
+    assert (second.vendor, second.name, second.arch) == (vendor, name or arch, arch)
+    assert (second.count, second.l2_bytes) == (2, l2_mib * 2**20)
+    assert devices.probe_device(1) == second
+    with pytest.raises(UsageError, match=r"the GPUs here are 0\.\.1"):
+        devices.probe_device(2)
 
 
 def test_no_page_of_the_flushed_buffer_is_the_kernel_s_page_of_zeros(cpu: Device) -> None:
