@@ -54,7 +54,7 @@ def _sample(name: str, rest: str) -> Sample | None:
         if not rest.startswith("}", end):
             return None
         rest = rest[end + 1 :]
-    words = rest.split()
+    words = rest.partition(" # ")[0].split()  # what follows is an exemplar (OpenMetrics)
     if not 1 <= len(words) <= 2:  # a time stamp may follow the value
         return None
     try:

@@ -54,12 +54,6 @@ class Series:
             table[name] = [reading.values.get(name) for reading in self.readings]
         return table
 
-    def between(self, start_ns: int, end_ns: int) -> Series:
-        """The readings of a window, with the last one before it, from which counters count."""
-        inside = [one for one in self.readings if start_ns <= one.at_ns <= end_ns]
-        before = [one for one in self.readings if one.at_ns < start_ns][-1:]
-        return Series(readings=(*before, *inside), problem=self.problem)
-
     def increase(self, name: str) -> float | None:
         """How much a counter grew; a fall is a restart and counts from zero. None if unknown.
 

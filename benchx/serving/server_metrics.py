@@ -86,6 +86,7 @@ SGLANG: SourceMap = {
     "requests_running": _gauge("sglang:num_running_reqs"),
     "requests_waiting": _gauge("sglang:num_queue_reqs"),
     "kv_usage_share": _gauge("sglang:token_usage", how="max"),
+    "preemptions": _counter("sglang:num_retracted_requests_total"),
     "input_tokens": _counter("sglang:prompt_tokens_total"),
     "output_tokens": _counter("sglang:generation_tokens_total"),
     "prefix_queries": _counter("sglang:prompt_tokens_total"),

@@ -74,7 +74,7 @@ class ServerSummary:
 
 
 def summarise(series: Series) -> ServerSummary:
-    """The window's summary (`Series.between`)."""
+    """What was told from the first reading, made right before the load, to the last."""
     inside, outside = _hit_shares(series)
     return ServerSummary(
         kv_usage_share_max=series.highest("kv_usage_share"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -75,6 +76,7 @@ def _listen(source: IO[bytes], loop: asyncio.AbstractEventLoop, run: LoadRun) ->
 
 def main() -> None:
     """Do the job; what goes wrong is told to the parent in one sentence."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but frames may reach the parent
     job = read_frame(source)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+import signal
 import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -310,6 +312,32 @@ def test_a_load_in_two_processes_gives_every_result(desk: SimpleNamespace) -> No
     assert len(outcome.reports) == 2
     assert sorted(seen) == list(range(20))
     assert most_in_flight(outcome.results) == 4
+
+
+def test_ctrl_c_is_left_to_the_process_that_started_the_others() -> None:
+    """A terminal sends it to all of them; what they printed of it would bury what is said of it."""
+    from benchx.serving.groundtruth.process import GroundTruth
+    from benchx.serving.groundtruth.stream import Pace
+
+    told: list[str] = []
+
+    def interrupt(result: RequestResult) -> None:
+        if result.index == 0:
+            for child in psutil.Process().children():
+                told.extend(word for word in child.cmdline() if word.startswith("benchx.serving"))
+                child.send_signal(signal.SIGINT)
+
+    with GroundTruth(Pace(ttft_ms=300.0, token_ms=2.0)) as truth:
+        job = LoadJob(
+            endpoint=Endpoint(base_url=truth.base_url, api="chat", model="m"),
+            limits=TimeLimits(),
+            plan=LoadPlan(concurrency=1),
+            chains=chains_of(requests(8)),
+        )
+        outcome = run_load(job, isolated=True, on_result=interrupt)
+        assert len(truth.stop()) == 8
+    assert {result.outcome for result in outcome.results} == {"ok"}
+    assert sorted(told) == ["benchx.serving.groundtruth.server", "benchx.serving.worker"]
 
 
 def test_results_that_come_while_others_are_being_written_are_sent_too(

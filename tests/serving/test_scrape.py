@@ -102,6 +102,17 @@ def test_labels_are_unescaped_and_time_stamps_dropped() -> None:
     assert sample.value == 5
 
 
+@pytest.mark.parametrize("labels", ["", '{le="1"}'])
+def test_an_exemplar_is_no_part_of_a_sample(labels: str) -> None:
+    (sample,) = parse(f'm{labels} 5 # {{trace_id="a # b"}} 0.67 1.5e9')
+    assert sample.value == 5
+
+
+def test_requests_that_sglang_takes_back_are_preemptions() -> None:
+    values = read_page('sglang:num_retracted_requests_total{tp_rank="0"} 3.0\n', SGLANG)
+    assert values == {"preemptions": 3.0}
+
+
 @pytest.mark.parametrize(
     "line", ["m{a=b} 1", 'm{a="b" 1', "m one", "m", "{} 1", "m 1 2 3", "# m 1"]
 )
@@ -141,10 +152,9 @@ def test_a_labelled_counter_was_zero_before_it_appeared() -> None:
     assert series.increase("never") is None
 
 
-def test_a_window_counts_from_the_reading_before_it() -> None:
-    series = Series(readings=tuple(reading(at, c=float(at)) for at in (0, 10, 20, 30, 40)))
-    assert series.between(15, 35).increase("c") == 20
-    assert series.between(15, 35).columns()["at_ns"] == [10, 20, 30]
+def test_columns_count_time_from_an_origin_and_keep_gaps() -> None:
+    series = Series(readings=(reading(10, a=1.0), reading(20, a=2.0, b=3.0)))
+    assert series.columns(5) == {"at_ns": [5, 15], "a": [1.0, 2.0], "b": [None, 3.0]}
 
 
 def test_a_summary_relates_hits_to_all_prompt_tokens() -> None:

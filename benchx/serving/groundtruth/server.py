@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import json
+import signal
 import sys
 from time import monotonic_ns
 from typing import Any, cast
@@ -171,6 +172,7 @@ async def serve(pace: Pace) -> list[Truth]:
 
 def main() -> None:
     """Serve with the pace given as JSON on the command line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
     settings: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     pace = Pace(**({"ttft_ms": 50.0, "token_ms": 10.0} | settings))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
