@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import torch
 
 
+_BLOCK_TOKENS = 4096
+"""New tokens whose own keys are held at a time."""
+
+
 @dataclass(frozen=True)
 class Draw:
     """Seeded normal tensors on one device."""
@@ -74,11 +78,14 @@ def make_prefill_inputs(
             "v": draw.normal(keys, shape.heads, shape.value_dim),
         }
     place, seen = _new_tokens(q_lengths, kv_lengths, device)
-    if shape.projections:
-        own = _expanded(operands["c_kv"][place], operands["k_pe"][place], operands["w_uk"])
-    else:
-        own = operands["k"][place]
-    _look_at(q, own, seen, shape.scale)
+    for start in range(0, len(place), _BLOCK_TOKENS):
+        part = slice(start, start + _BLOCK_TOKENS)
+        rows = place[part]
+        if shape.projections:
+            own = _expanded(operands["c_kv"][rows], operands["k_pe"][rows], operands["w_uk"])
+        else:
+            own = operands["k"][rows]
+        _look_at(q[part], own, seen[part], shape.scale)
     return PrefillInputs(
         q=q,
         cu_seqlens_q=_offsets(q_lengths, device),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,38 @@ def test_the_fused_kernel_is_the_convolution_in_the_interpreter() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"x": torch.zeros(5, 8)}, r"x is \(5, 8\)"),
+        ({"taps": torch.zeros(7, 4)}, r"taps \(7, 4\)"),
+        ({"taps": torch.zeros(8, 0)}, r"expected \[B, S, channels\] and \[channels, width\]"),
+        ({"window": torch.zeros(2, 4, 8)}, r"expected a window \(2, 3, 8\)"),
+        ({"window": torch.zeros(1, 3, 8)}, r"expected a window \(2, 3, 8\)"),
+        ({"taps": torch.zeros(8, 4, device="meta")}, "taps on meta"),
+    ],
+)
+def test_a_convolution_that_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+    given = {"x": torch.zeros(2, 5, 8), "taps": torch.zeros(8, 4), "window": torch.zeros(2, 3, 8)}
+    with pytest.raises(ValueError, match=words):
+        short_conv.short_conv(**given | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"taps": torch.zeros(4, 8).T},
+        {"x": torch.zeros(5, 2, 8).transpose(0, 1)},
+        {"x": torch.zeros(2, 5, 16)[..., ::2]},
+        {"window": torch.zeros(3, 2, 8).transpose(0, 1)},
+    ],
+)
+def test_the_fused_kernel_refuses_strides_that_it_would_not_follow(change: dict[str, Any]) -> None:
+    given = {"x": torch.zeros(2, 5, 8), "taps": torch.zeros(8, 4), "window": torch.zeros(2, 3, 8)}
+    with pytest.raises(ValueError, match="strides are"):
+        short_conv._fused(**given | change)
 
 
 @pytest.mark.gpu
