@@ -93,13 +93,13 @@ def test_after_kill_9_of_the_run_no_worker_lives_and_resume_measures_the_rest_on
     before = (folder / "records.jsonl").read_bytes()
     kept = before.count(b"\n")
     assert workers
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while any(map(session_members, workers)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(map(session_members, workers))
 
     second = start_script(scenario, out, folder)
-    told, _ = second.communicate(timeout=60)
+    told, _ = second.communicate(timeout=120)
     summary = json.loads(told)
     run = read_run(folder)
     assert second.returncode == ExitCode.OK
@@ -121,7 +121,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_is_whole(
     folder = wait_for_records(out, 2)
     workers = workers_of(process.pid)
     process.send_signal(number)
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=120)
     run = read_run(folder)
     assert process.returncode == ExitCode.FAILED
     assert re.search(rf"interrupted by {number.name} after \d+ of 12 measurements", told)
@@ -140,7 +140,7 @@ def test_a_worker_killed_from_outside_costs_only_the_point_in_flight(
     process = start_script(scenario, out)
     folder = wait_for_records(out, 1)
     os.kill(workers_of(process.pid)[0], signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     outcomes = [record.outcome for record in read_run(folder).records]
     assert process.returncode == ExitCode.FAILED
     assert sorted(outcomes) == [Outcome.CRASHED] + 11 * [Outcome.OK]
@@ -245,7 +245,7 @@ def test_an_interrupted_run_of_two_axes_goes_on_from_what_is_stored_of_it(
     first = start_script(scenario, out)
     folder = wait_for_records(out, 3)
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
+    first.communicate(timeout=120)
     scenario.unlink()
     if sorts_keys:
         document = json.loads((folder / "run.json").read_text())

@@ -23,7 +23,7 @@ Write = Callable[..., Path]
 Start = Callable[..., RunSummary]
 
 BAD = {
-    "hang": (Outcome.TIMEOUT, "timing did not end within 1 s"),
+    "hang": (Outcome.TIMEOUT, "timing did not end within 3 s"),
     "segfault": (Outcome.CRASHED, "the worker died of SIGSEGV during timing"),
     "killed": (Outcome.CRASHED, "the worker died of SIGKILL during timing"),
     "exits": (Outcome.CRASHED, "the worker exited with code 0 during timing"),
@@ -36,7 +36,7 @@ BAD = {
 def test_each_way_of_dying_has_its_outcome_and_the_run_goes_on(
     write_scenario: Write, fake_run: Start
 ) -> None:
-    summary = fake_run(write_scenario(*BAD, "good", limit="1s"))
+    summary = fake_run(write_scenario(*BAD, "good", limit="3s"))
     rows = {row["backend"]: row for row in read_run(summary.path).rows}
     for backend, (outcome, reason) in BAD.items():
         assert rows[backend]["outcome"] == outcome.value, backend
