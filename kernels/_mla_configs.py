@@ -36,7 +36,7 @@ class MlaDecodeConfig:
         warps: Warps of a program of `portable`.
         stages: Depth of the software pipeline of `portable`.
         resident: Programs that one processor holds at a time.
-        splits: Pieces that each sequence is cut into; 0 picks what fills the device.
+        splits: Pieces that each sequence is cut into, at most 128; 0 picks what fills the device.
     """
 
     kernel: DecodeKernel = "portable"

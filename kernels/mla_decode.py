@@ -13,6 +13,7 @@ from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
 from benchx_kernels._mla_checks import check_decode
 from benchx_kernels._mla_configs import (
+    MOST_SPLITS,
     MlaDecodeConfig,
     Splitting,
     decode_config,
@@ -124,6 +125,10 @@ def _plan(
     config = config or decode_config(q.device, rows, hopper=hopper is None)
     if config.kernel != "portable":
         require(hopper is None, f"no Hopper kernel here: {hopper}")
+    require(
+        0 <= config.splits <= MOST_SPLITS,
+        f"splits are {config.splits}; expected 0 to {MOST_SPLITS}",
+    )
     shape = {"TOKENS": tokens, "LATENT": kv_lora, "ROPE": width - kv_lora, "PAGE": page_size}
     whole, split = (_launcher(config, {**shape, "SPLIT": several}) for several in (False, True))
     return _Plan(
