@@ -31,10 +31,10 @@ def calibrate(
         bool, typer.Option("--timer", help="Compare the timers with independent ones.")
     ] = False,
     ttft_ms: Annotated[
-        float, typer.Option("--ttft-ms", help="Time to first token of the bundled server.")
+        float, typer.Option("--ttft-ms", min=0, help="Time to first token of the bundled server.")
     ] = 100.0,
     token_ms: Annotated[
-        float, typer.Option("--token-ms", help="Time per token of the bundled server.")
+        float, typer.Option("--token-ms", min=0.1, help="Time per token of the bundled server.")
     ] = 20.0,
     as_json: AsJson = False,
 ) -> None:
@@ -44,6 +44,8 @@ def calibrate(
     them is within 2 % for some work. With SCENARIO: its loads, sent to a bundled server that knows
     what it sent and when; exit code 4 when the client's own error is beyond its limits.
     """
+    if scenario is not None and timer:
+        raise UsageError("--timer and a SCENARIO are two calibrations", hint="name one of them")
     if scenario is not None:
         _client(_loads(scenario, overrides or (), ttft_ms, token_ms), as_json=as_json)
     elif timer:

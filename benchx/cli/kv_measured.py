@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchx.cli.run_folders import named_run
 from benchx.core.axes import parse_lengths
 from benchx.core.errors import UsageError
 
@@ -46,17 +47,15 @@ def measured_prefill(paths: Sequence[Path], name: str) -> MeasuredPrefill:
     """Prefill times of an architecture in one or more runs, the fastest backend of each length.
 
     Raises:
-        UsageError: The runs hold none, or of several variants of the model.
+        UsageError: One of the runs holds none, or they hold several variants of the model.
     """
     from benchx.architectures import load_architecture
     from benchx.architectures.cache import CacheFormat
     from benchx.architectures.fit import fitted_exponent, fitted_prefill
     from benchx.architectures.variants import variant
 
-    found = [row for path in paths for row in _rows(path) if _is_prefill(row, name)]
+    found = [row for path in paths for row in _prefills(path, name)]
     told = ", ".join(str(path) for path in paths)
-    if not found:
-        raise UsageError(f"{told}: no prefill of {name} without a prefix was measured")
     variants = {tuple(row[key] for key in _VARIANT) for row in found}
     if len(variants) > 1:
         raise UsageError(
@@ -140,6 +139,18 @@ def measured_tiers(path: Path) -> tuple[Tier, ...]:
     )
 
 
+def _prefills(path: Path, name: str) -> list[dict[str, Any]]:
+    rows = _rows(path)
+    found = [row for row in rows if _is_prefill(row, name)]
+    if not found:
+        is_tiers = any(row.get("op") == "kv_copy" for row in rows)
+        raise UsageError(
+            f"{path}: no prefill of {name} without a prefix was measured",
+            hint=f"bandwidths are taken by --tiers {path}" if is_tiers else None,
+        )
+    return found
+
+
 def _is_prefill(row: dict[str, Any], name: str) -> bool:
     return (
         row.get("op") == name
@@ -153,4 +164,4 @@ def _is_prefill(row: dict[str, Any], name: str) -> bool:
 def _rows(path: Path) -> list[dict[str, Any]]:
     from benchx.runner.aggregate import load_run
 
-    return [dict(row) for row in load_run(path).rows]
+    return [dict(row) for row in load_run(named_run(path)).rows]

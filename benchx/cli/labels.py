@@ -32,8 +32,16 @@ class Labels:
         return " ".join([f"{point.subject}/{point.backend}", *words])
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 point`, `3 launches`."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
 def yaml_word(value: Scalar) -> str:
-    """A value as a scenario would have it: `true`, not `True`; `-5`, not `-5.0`."""
+    """A value as a scenario would have it: `true`, not `True`; `-5`, not `-5.0`; `''`."""
     if isinstance(value, bool):
         return str(value).lower()
+    if value == "":
+        return "''"
     return f"{value:g}" if isinstance(value, float) else str(value)

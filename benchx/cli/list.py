@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from benchx.cli.arguments import AsJson
+from benchx.cli.labels import yaml_word
 from benchx.cli.terminal import print_json, print_rows, stdout
+from benchx.core.axes import Scalar
 from benchx.core.errors import UsageError, nearest_word
 
 
@@ -30,7 +32,7 @@ Entries = list[dict[str, Any]]
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="WHAT", help="Which kind of word.")],
+    kind: Annotated[str | None, typer.Argument(metavar="WHAT", help="Which kind of word.")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +40,8 @@ def list_(
 
     One of: scenarios, ops, backends, engines, metrics, hardware, architectures.
     """
+    if kind is None:
+        raise UsageError(f"nothing to list was named; expected one of {', '.join(Kind)}")
     if kind not in tuple(Kind):
         near = nearest_word(kind, [known.value for known in Kind])
         tail = f"; did you mean {near!r}?" if near else ""
@@ -51,20 +55,57 @@ def list_(
 
 
 def _rows(kind: Kind, entries: Entries) -> Entries:
-    """What the table shows of the entries; axes take a row each."""
-    if kind is not Kind.OPS:
-        return entries
+    """What the table shows of the entries; axes and prices take a row each."""
+    shown = {Kind.OPS: _op_rows, Kind.ENGINES: _engine_rows, Kind.HARDWARE: _hardware_rows}
+    return shown[kind](entries) if kind in shown else entries
+
+
+def _engine_rows(entries: Entries) -> Entries:
+    return [entry | {"here": "yes" if entry["here"] else "no"} for entry in entries]
+
+
+def _hardware_rows(entries: Entries) -> Entries:
+    rows = []
+    for entry in entries:
+        facts = {
+            "hardware": entry["hardware"],
+            "title": entry["title"],
+            "BF16 TFLOP/s": entry["bf16_tflop_s"],
+            "memory GB": entry["memory_gb"],
+            "TB/s": entry["bandwidth_tb_s"],
+        }
+        blank = dict.fromkeys(facts)
+        prices = [
+            {
+                "tier": price["tier"],
+                "price of one": f"{price['per_gpu_hour']:g} {price['currency']}/h",
+                "dated": price["date"],
+            }
+            for price in entry["prices"]
+        ]
+        unknown = {"tier": "none known", "price of one": None, "dated": None}
+        rows += [
+            (blank if number else facts) | price for number, price in enumerate(prices or [unknown])
+        ]
+    return rows
+
+
+def _op_rows(entries: Entries) -> Entries:
     return [
         {
             "op": op["name"] if number == 0 else "",
             "axis": axis["name"],
             "type": axis["type"],
-            "default": "(must be named)" if axis["default"] is None else axis["default"],
+            "default": _default(axis["default"]),
             "meaning": axis["meaning"] + _limits(axis),
         }
         for op in entries
         for number, axis in enumerate(op["axes"])
     ]
+
+
+def _default(value: Scalar | None) -> str:
+    return "(must be named)" if value is None else yaml_word(value)
 
 
 def _limits(axis: Mapping[str, Any]) -> str:
@@ -201,7 +242,12 @@ def _hardware() -> Entries:
             "memory_gb": entry.memory_gb,
             "bandwidth_tb_s": entry.bandwidth_tb_s,
             "prices": [
-                f"{tier} {price.per_gpu_hour:g} {price.currency}/h ({price.date})"
+                {
+                    "tier": tier,
+                    "per_gpu_hour": price.per_gpu_hour,
+                    "currency": price.currency,
+                    "date": str(price.date),
+                }
                 for tier in prices.tiers()
                 if (price := prices.price(entry, tier))
             ],

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchx.cli.arguments import AsJson, Overrides, ScenarioName
+from benchx.cli.labels import Labels, counted, yaml_word
 from benchx.cli.terminal import print_json, print_rows, stdout
 from benchx.cli.words import vocabulary
+from benchx.core.axes import Scalar
+from benchx.core.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,18 +70,21 @@ def _minutes(planned: Sequence[PlannedPoint]) -> float:
 def _print(
     console: Console, scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]
 ) -> None:
-    console.print(f"{scenario.name}: {scenario.title}")
+    has_title = scenario.title != scenario.name
+    console.print(f"{scenario.name}: {scenario.title}" if has_title else scenario.name)
     reasons: dict[str, int] = {}
     for part, entries in _by_part(planned).items():
         _print_part(console, scenario.parts[part].name, entries, reasons)
     for text, number in reasons.items():
         console.print(f"[{number}] {text}")
     runs = sum(entry.unavailable is None for entry in planned)
-    console.print(
-        f"{len(planned)} points, {runs} to run on {device.name}, at most "
-        f"{_minutes(planned):.1f} min of timing, set-up not counted; "
-        f"{_cost_text(scenario, device, planned)}"
-    )
+    told = f"{counted(len(planned), 'point')}, {runs} to run on {device.name}"
+    if runs:
+        told += (
+            f", at most {format_seconds(60 * _minutes(planned))} of timing, set-up not counted; "
+            f"{_cost_text(scenario, device, planned)}"
+        )
+    console.print(told)
 
 
 def _cost_text(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> str:
@@ -113,8 +119,6 @@ def _by_part(planned: Sequence[PlannedPoint]) -> dict[int, list[PlannedPoint]]:
 def _print_part(
     console: Console, name: str, entries: Sequence[PlannedPoint], reasons: dict[str, int]
 ) -> None:
-    from benchx.cli.labels import Labels, yaml_word
-
     first = entries[0].point
     varying = Labels(entry.point for entry in entries).varying(first)
     fixed = " ".join(
@@ -125,10 +129,16 @@ def _print_part(
 
 
 def _row(entry: PlannedPoint, varying: Sequence[str], reasons: dict[str, int]) -> dict[str, Any]:
-    row: dict[str, Any] = {axis: entry.point.params[axis] for axis in varying}
+    row: dict[str, Any] = {axis: _shown(entry.point.params[axis]) for axis in varying}
     seconds = None if entry.unavailable else float(f"{entry.est_seconds:.3g}")
-    row |= {"backend": entry.point.backend, "plan": "run", "timing s": seconds}
+    who = "engine" if entry.point.kind == "serving" else "backend"
+    row |= {who: entry.point.backend, "plan": "run", "timing s": seconds}
     if entry.unavailable is not None:
         number = reasons.setdefault(str(entry.unavailable), len(reasons) + 1)
         row["plan"] = f"{entry.unavailable.outcome.value} [{number}]"
     return row
+
+
+def _shown(value: Scalar) -> Scalar:
+    """Numbers stay numbers, which are aligned; the rest is as in a scenario."""
+    return value if type(value) in (int, float) else yaml_word(value)

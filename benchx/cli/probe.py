@@ -30,7 +30,10 @@ def probe(
         str | None, typer.Option("--api-key-env", help="Environment variable that holds the key.")
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="For each of a dozen requests.")
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0.1, max=86400, help="For each of a dozen requests."
+        ),
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
@@ -62,11 +65,14 @@ def probe(
 def _endpoint(
     url: str, model: str | None, api: str, api_key_env: str | None, timeout_s: float
 ) -> Endpoint:
+    from benchx.serving.exchange import get
+    from benchx.serving.http_wire import Address
     from benchx.serving.probe import api_of, choose_api, models
     from benchx.serving.request import Endpoint
 
     if api not in ("completions", "chat", "auto"):
         raise UsageError(f"--api: got {api!r}; expected completions, chat or auto")
+    Address.of(url)  # a URL that is none is said as it was given
     asked = api_of(api)
     endpoint = Endpoint(
         base_url=url.rstrip("/"), api=asked or "completions", model="", api_key_env=api_key_env
@@ -74,9 +80,15 @@ def _endpoint(
     endpoint.secret_headers()  # a missing key is said before anything is sent
     if model is None:
         listed = models(endpoint)
-        if len(listed) != 1:
-            known = f"it lists {', '.join(listed[:5])}" if listed else "it lists none"
-            raise UsageError(f"which model of {url}? {known}", hint="--model NAME")
+        if not listed:
+            said = get(endpoint.at("/models"), timeout_s=timeout_s, endpoint=endpoint).summary()
+            raise UsageError(
+                f"which model of {url}? {endpoint.at('/models')} lists none: {said}",
+                hint="is the server up, and is /v1 in the URL? else --model NAME",
+            )
+        if len(listed) > 1:
+            known = ", ".join(listed[:5])
+            raise UsageError(f"which model of {url}? it lists {known}", hint="--model NAME")
         model = listed[0]
     endpoint = replace(endpoint, model=model)
     return endpoint if asked else choose_api(endpoint, timeout_s=timeout_s)

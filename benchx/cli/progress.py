@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchx.cli.labels import counted
 from benchx.core.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Bar:
 
 def opening(folder: Path, size: PlanSize) -> str:
     """The first line of a run."""
-    return f"{size.points} points in {size.launches} launches -> {folder}"
+    return f"{counted(size.points, 'point')} in {counted(size.launches, 'launch')} -> {folder}"
 
 
 def result_text(record: LaunchRecord) -> str:

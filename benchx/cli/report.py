@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from benchx.cli.arguments import AsJson, OutDir
+from benchx.cli.run_folders import named_run
 from benchx.cli.terminal import print_json, stderr, stdout
 from benchx.core.errors import UsageError
 
@@ -31,6 +32,8 @@ def report(
 
     if out is None and len(runs) > 1:
         raise UsageError("a report of several runs needs a folder of its own", hint="--out DIR")
+    for run in runs:
+        named_run(run)
     console = None if as_json else stdout()
     written = reporting.report(runs, out or runs[0] / "report", baseline=baseline, console=console)
     if console is None:

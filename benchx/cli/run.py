@@ -11,6 +11,7 @@ import typer
 
 from benchx.cli import plan
 from benchx.cli.arguments import NEWEST, AsJson, OutDir, Overrides
+from benchx.cli.run_folders import named_run
 from benchx.cli.terminal import print_json, stderr, stdout
 from benchx.core.errors import StoreError, UsageError
 
@@ -101,7 +102,7 @@ def _find(resume: str, out_dir: Path, scenario: str | None) -> Path:
     if scenario is None and resume in scenarios.shipped() and not Path(resume).exists():
         raise UsageError(f"{resume!r} is no run folder", hint=f"benchx run {resume} --resume")
     path = Path(resume)
-    return require_run(path if path.exists() else out_dir / resume)
+    return require_run(named_run(path if path.exists() else out_dir / resume))
 
 
 def _stored(run_folder: Path) -> Scenario:

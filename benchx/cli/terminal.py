@@ -57,8 +57,12 @@ def _print_ruled(
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading, is_right in zip(headings, right, strict=True):
-        made.add_column(heading, justify="right" if is_right else "left", overflow="fold")
+    for place, (heading, is_right) in enumerate(zip(headings, right, strict=True)):
+        widest = max(len(heading), *(len(row[place]) for row in cells))
+        is_name = place == 0 and widest <= console.width // 2  # a name is not broken in two
+        made.add_column(
+            heading, justify="right" if is_right else "left", overflow="fold", no_wrap=is_name
+        )
     for row in cells:
         made.add_row(*row)
     console.print(made)

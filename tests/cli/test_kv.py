@@ -202,7 +202,7 @@ def test_bandwidths_of_a_run_of_kv_tiers_replace_the_assumed_ones(
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Made:
     """Runs that hold given rows of one sequence's prefill or of decode steps."""
     shared = {
         "op": KIMI, "kind": "model", "outcome": "ok", "layers": 4, "shrink": 1, "prefix": 0,
@@ -211,8 +211,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     }  # fmt: skip
     known: dict[Path, SimpleNamespace] = {}
     monkeypatch.setattr("benchx.runner.aggregate.load_run", known.__getitem__)
+    monkeypatch.chdir(tmp_path)
 
     def make(name: str, rows: list[dict[str, Any]]) -> str:
+        Path(name).mkdir(exist_ok=True)
+        Path(name, "run.json").touch()
         known[Path(name)] = SimpleNamespace(rows=[shared | row for row in rows])
         return name
 
@@ -308,3 +311,12 @@ def test_a_constant_and_a_linear_decode_step_are_told_apart(benchx: Command, mad
     assert cells["all_kda"][3:7] == ["1k", "to", "1M", "0.00"]
     assert cells["all_kda"][-3:] == ["100%", "0%", "0%"]
     assert cells["all_mla"][-3:] == ["0%", "100%", "0%"]
+
+
+def test_a_run_that_adds_no_prefill_is_not_named_as_a_source(benchx: Command) -> None:
+    results = Path(__file__).parents[2] / "results"
+    prefill, tiers = results / "h200-kv-throughput", results / "h200-kv-tiers"
+    found = benchx("kv", KIMI, "--run", str(prefill), "--run", str(tiers))
+    assert found.code == 2
+    assert f"{tiers}: no prefill of {KIMI}" in found.err
+    assert f"hint: bandwidths are taken by --tiers {tiers}" in found.err

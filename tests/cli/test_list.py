@@ -36,7 +36,8 @@ def test_each_engine_says_whether_it_is_here_or_how_to_get_it(benchx: Command) -
 def test_hardware_is_listed_with_its_prices_their_currency_and_date(benchx: Command) -> None:
     listed = json.loads(benchx("list", "hardware", "--json").out)
     hardware = {one["hardware"]: one for one in listed}
-    assert "rental 2.9 USD/h (2026-07)" in hardware["h200"]["prices"]
+    rental = {"tier": "rental", "per_gpu_hour": 2.9, "currency": "USD", "date": "2026-07"}
+    assert rental in hardware["h200"]["prices"]
     assert hardware["tpu-v7"]["prices"] == []
 
 
@@ -75,3 +76,22 @@ def test_every_metric_is_listed_with_unit_and_formula(benchx: Command) -> None:
     entries = json.loads(benchx("list", "metrics", "--json").out)
     assert [entry["metric"] for entry in entries] == list(METRICS.names())
     assert all(entry["unit"] and entry["formula"] for entry in entries)
+
+
+def test_the_hardware_table_has_a_row_for_each_price_and_units_in_its_headings(
+    benchx: Command,
+) -> None:
+    heading, *rows = benchx("list", "hardware").out.splitlines()
+    for word in ("BF16 TFLOP/s", "memory GB", "TB/s"):
+        assert word in heading
+    first = next(row for row in rows if row.startswith("h200 "))
+    assert first.split()[-4:] == ["rental", "2.9", "USD/h", "2026-07"]
+    assert next(row for row in rows if row.startswith("tpu-v7 ")).endswith("none known")
+
+
+def test_tables_say_truth_values_as_scenarios_and_doctor_do(benchx: Command) -> None:
+    ops = benchx("list", "ops").out
+    assert " true " in ops
+    assert "True" not in ops
+    endpoint = benchx("list", "engines").out.splitlines()[-1]
+    assert endpoint.split()[-1] == "yes"

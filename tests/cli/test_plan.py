@@ -56,7 +56,7 @@ def test_the_end_says_how_much_runs_how_long_and_that_the_price_is_unknown(
 ) -> None:
     last = benchx("plan", scenario).out.splitlines()[-1]
     assert last.startswith("8 points, 8 to run on ")
-    assert "at most 0.8 min" in last
+    assert "at most 48 s of timing" in last
     assert "cost unknown" in last
 
 
@@ -111,3 +111,31 @@ def test_a_mistake_in_the_scenario_names_file_and_line(benchx: Command, scenario
     assert result.code == 2
     assert result.err.startswith(f"error: {scenario}:6: backends")
     assert "'chunked'" in result.err
+
+
+def test_a_scenario_without_a_title_is_named_once(benchx: Command, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("schema: 1\nextends: smoke\n", encoding="utf-8")
+    assert benchx("plan", str(path)).out.splitlines()[0] == "mine"
+
+
+def test_values_are_shown_as_a_scenario_would_have_them(benchx: Command) -> None:
+    plan = benchx("plan", "serving-multi-turn").out
+    assert "False" not in plan
+    rows = [line.split() for line in plan.splitlines()]
+    assert [row[:2] for row in rows if row[:1] == ["4"] and row[2:3] == ["vllm"]] == [
+        ["4", "false"],
+        ["4", "true"],
+    ]
+    assert "folder='' " in benchx("plan", "kv-tiers").out
+
+
+def test_the_time_of_a_short_plan_is_not_rounded_away(benchx: Command) -> None:
+    last = benchx("plan", "smoke").out.splitlines()[-1]
+    assert "8 points, 8 to run on" in last
+    assert "at most 800 ms of timing" in last
+
+
+def test_what_serves_is_called_an_engine(benchx: Command) -> None:
+    headings = [line.split() for line in benchx("plan", "serving-quickstart").out.splitlines()]
+    assert ["concurrency", "engine", "plan", "timing", "s"] in headings

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from benchx.cli.labels import Labels
-from benchx.cli.progress import Bar, left_text, make_progress
+from benchx.cli.progress import Bar, left_text, make_progress, opening
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
@@ -67,6 +67,11 @@ def test_a_log_has_one_line_per_record_with_its_result_and_the_time_left() -> No
         "[4/8] launch 1: kda/b heads=8: wrong: o: rms ratio 0.2 above 0.006",
         "launch 1: new worker",
     ]
+
+
+def test_one_is_not_counted_in_the_plural() -> None:
+    size = PlanSize(points=1, launches=1, records=1, kept=0)
+    assert opening(Path("results/x"), size) == "1 point in 1 launch -> results/x"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -28,3 +28,19 @@ def test_a_script_gets_the_files_and_nothing_else(benchx: Command, tmp_path: Pat
     files = json.loads(result.out)["report"]
     assert {Path(file).name for file in files} >= {"points.csv", "report.md"}
     assert all(Path(file).is_file() for file in files)
+
+
+def test_a_folder_of_runs_is_answered_with_the_runs_in_it(benchx: Command, tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    result = benchx("report", str(tmp_path))
+    assert result.code == 2
+    assert "is not a run folder" in result.err
+    assert "hint: runs in it: a, b, c and 1 more" in result.err
+
+
+def test_a_misspelt_run_is_answered_with_the_one_that_may_be_meant(benchx: Command) -> None:
+    result = benchx("report", f"{RUN}l")
+    assert result.code == 2
+    assert f"hint: did you mean {RUN}?" in result.err

@@ -42,6 +42,16 @@ def test_a_table_on_a_terminal_fits_its_width() -> None:
         assert max(map(len, _text(is_terminal=True, width=width).splitlines())) <= width
 
 
+def test_a_name_is_not_broken_where_the_rest_of_the_row_can_be() -> None:
+    question = "From which length on does 3:1 KDA to MLA beat MLA in every layer?"
+    levels = {"level": ["kernel", "model", "serving"], "points": 5, "question": question}
+    stream = io.StringIO()
+    rows = [{"scenario": name} | levels for name in ("smoke", "serving-k3-nvidia-offload")]
+    print_rows(Console(file=stream, force_terminal=True, width=60, color_system=None), rows)
+    assert "serving-k3-nvidia-offload " in stream.getvalue()
+    assert max(map(len, stream.getvalue().splitlines())) <= 60
+
+
 def test_a_table_on_a_terminal_keeps_brackets_as_they_are() -> None:
     assert "[1] see below" in _text(is_terminal=True)
 
