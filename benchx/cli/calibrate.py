@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from benchx.serving.calibrate import Calibration, CalibrationLoad
 
 
+_DEVIATION = (
+    "times: medians; deviation: benchx over the other, less one, of timers that took turns the "
+    "median over the turns"
+)
+
+
 def calibrate(
     scenario: Annotated[
         str | None,
@@ -64,6 +70,7 @@ def _timer(*, as_json: bool) -> None:
         print_json([_entry(check, found[check.name]) for check in checks])
     else:
         print_rows(stdout(), [_row(check, found[check.name]) for check in checks])
+        stdout().print(_DEVIATION, soft_wrap=True)
     wrong = [name for name, verdict in found.items() if verdict.passed is False]
     if wrong:
         raise RunFailed(

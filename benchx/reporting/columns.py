@@ -133,6 +133,9 @@ _MODEL_FIGURES = (
 )
 """Of a model's table beside the others."""
 
+_KV_OF_MODEL = 100
+"""Before everything that may go, costs included."""
+
 _SMALLER: Mapping[str, str] = {"TFLOP/s": "GFLOP/s", "GB/s": "MB/s", "KV GB/s": "KV MB/s"}
 """Heading -> the heading a thousand times smaller, for machines without a GPU."""
 
@@ -140,11 +143,19 @@ _SMALLER: Mapping[str, str] = {"TFLOP/s": "GFLOP/s", "GB/s": "MB/s", "KV GB/s": 
 def figure_columns(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
     """The columns for which the frame has a figure, in a unit that suits the largest one."""
     is_model = bool((frame["kind"] == "model").any())
+    figures = (*map(_valued_by_model, _FIGURES), *_MODEL_FIGURES) if is_model else _FIGURES
     return tuple(
         _readable(figure, float(frame[figure.source].max()))
-        for figure in (*_FIGURES, *(_MODEL_FIGURES if is_model else ()))
+        for figure in figures
         if figure.source in frame and frame[figure.source].notna().any()
     )
+
+
+def _valued_by_model(figure: FigureColumn) -> FigureColumn:
+    """KV throughput is what a model is prefilled for here: a narrow terminal drops it last."""
+    if figure.column.key != "kv_gb_s":
+        return figure
+    return replace(figure, column=replace(figure.column, keep=_KV_OF_MODEL))
 
 
 def _readable(figure: FigureColumn, largest: float) -> FigureColumn:

@@ -82,12 +82,13 @@ def point_cost(
     if lacks or priced.price is None:
         return _without("; ".join(lacks))
     price = priced.price
+    gpus = f"{deployment.gpus} GPU{'' if deployment.gpus == 1 else 's'}"
     known = {name: row.get(column) for name, column in rates.items()}
     return PointCost(
         by_class=costs(price, known, gpus=deployment.gpus, formula=FORMULA),
         basis=(
             f"{priced.title}: {price.per_gpu_hour:g} {price.currency} per GPU-hour, {price.tier}, "
-            f"{price.date}, {price.source}; x {deployment.gpus} GPUs ({deployment.gpus_source})"
+            f"{price.date}, {price.source}; x {gpus} ({deployment.gpus_source})"
         ),
         missing="",
     )

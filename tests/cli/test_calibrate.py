@@ -40,6 +40,7 @@ def test_more_than_two_percent_off_is_a_failure(
     result = benchx("calibrate", "--timer")
     assert result.code == code
     assert result.out.splitlines()[1].endswith(verdict)
+    assert "the median over the turns" in result.out.splitlines()[-1]
     assert ("off by more than 2%" in result.err) == (code == 4)
 
 
@@ -71,5 +72,5 @@ def test_one_timer_that_agrees_is_enough_and_a_dispute_among_the_others_is_told(
     monkeypatch.setattr(calibrate, "calibrate_timer", lambda device: checks)
     result = benchx("calibrate", "--timer")
     assert result.code == code
-    rows = result.out.splitlines()[1:]
+    rows = result.out.splitlines()[1:-1]
     assert [row.endswith(f" {words}") for row, words in zip(rows, told, strict=True)] == [True] * 2

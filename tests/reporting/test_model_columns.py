@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchx.reporting.console import columns_that_fit
 from benchx.reporting.document import Section
 from benchx.reporting.numbers import ABSENT
 from benchx.reporting.table import cell_of
@@ -32,6 +33,14 @@ def test_cache_and_state_are_shown_apart_beside_their_rate(
     cells = {key: cell_of(table, table.rows[0], key) for key in ("cache", "state", "working")}
     assert cells == {"cache": "9 MiB", "state": "1 MiB", "working": "3 GiB"}
     assert "kv_gb_s" in [column.key for column in table.columns]
+
+
+def test_the_kv_throughput_of_a_model_stays_in_a_narrow_terminal(
+    section_with: Callable[..., Section],
+) -> None:
+    table = section_with("model", **SIZES).table
+    for width in (60, 80, 100):
+        assert "kv_gb_s" in {column.key for column in columns_that_fit(table, width)}, width
 
 
 def test_memory_that_was_not_measured_has_no_column(section_with: Callable[..., Section]) -> None:
