@@ -95,12 +95,17 @@ class ScenarioError(BenchxError):
     ) -> None:
         self.location, self.key = location, key
         self.problem, self.expected, self.nearest = problem, expected, nearest
-        text = f"{location}: {key}: {problem}" if key else f"{location}: {problem}"
+        text = f"{location}: {_printable(key)}: {problem}" if key else f"{location}: {problem}"
         if expected:
             text += f"; expected {expected}"
         if nearest:
             text += f"; did you mean {nearest!r}?"
         super().__init__(text, hint=hint)
+
+
+def _printable(key: str) -> str:
+    """A key may hold line ends and control characters (quoted, or in a `--set`); a line may not."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in key)
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:

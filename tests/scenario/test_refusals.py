@@ -290,3 +290,12 @@ def test_a_misspelt_neighbour_is_suggested(write: Callable[..., Path], base: str
     path = write(base, "long-prompts.yaml")
     with pytest.raises(ScenarioError, match=r"did you mean 'long-prompts'\?"):
         load(path.with_name("long-promts.yaml"))
+
+
+@pytest.mark.parametrize("key", [r"a\nb", r"a\x07b", r"a\u2028b"])
+def test_a_key_that_would_break_the_line_is_shown_escaped(
+    key: str, base: str, refusal: Refusal
+) -> None:
+    told = refusal(f'{base}"{key}": 1\n')
+    assert f": {key}: unknown key" in told
+    assert told.isprintable()
