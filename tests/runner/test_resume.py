@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from benchx.cli.run import _stored
 from benchx.core.axes import AxisSpec
 from benchx.core.errors import ExitCode, NotComparable, StoreError, UsageError
 from benchx.core.outcome import Outcome
-from benchx.runner import NEWEST, RunSummary
+from benchx.core.point import Point
+from benchx.runner import NEWEST, RunSummary, Silent
 from benchx.runner.plan import Plan, make_plan
 from benchx.runner.resume import newest_unfinished
 from benchx.scenario import Scenario, Vocabulary
@@ -133,17 +134,30 @@ def test_an_interrupted_run_says_how_to_go_on_and_is_whole(
     assert run.launches[0].ended == "interrupted"
 
 
+class Killer(Silent):
+    """Kills the worker of this process as soon as it has begun a point that never ends."""
+
+    def phase(self, launch: int, name: str, points: Sequence[Point]) -> None:
+        if [point.backend for point in points] != ["hang"]:
+            return
+        for child in workers_of(os.getpid()):
+            if b"fake_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(child, signal.SIGKILL)
+
+
 def test_a_worker_killed_from_outside_costs_only_the_point_in_flight(
-    write_scenario: Write, tmp_path: Path
+    write_scenario: Write, fake_run: Start
 ) -> None:
-    scenario, out = write_scenario("slow", sizes=MANY), tmp_path / "out"
-    process = start_script(scenario, out)
-    folder = wait_for_records(out, 1)
-    os.kill(workers_of(process.pid)[0], signal.SIGKILL)
-    process.communicate(timeout=120)
-    outcomes = [record.outcome for record in read_run(folder).records]
-    assert process.returncode == ExitCode.FAILED
-    assert sorted(outcomes) == [Outcome.CRASHED] + 11 * [Outcome.OK]
+    summary = fake_run(write_scenario("good", "hang", sizes="1, 2, 3"), progress=Killer())
+    run = read_run(summary.path)
+    backends = {point_id: point.backend for point_id, point in run.meta.points().items()}
+    found = sorted((backends[r.point_id], r.outcome, r.reason or "") for r in run.records)
+    assert summary.exit_code is ExitCode.FAILED
+    assert found[:3] == [("good", Outcome.OK, "")] * 3
+    assert [(backend, outcome) for backend, outcome, _ in found[3:]] == [
+        ("hang", Outcome.CRASHED)
+    ] * 3
+    assert all("died of SIGKILL during timing" in reason for _, _, reason in found[3:])
 
 
 def test_resume_without_a_path_takes_the_newest_unfinished_run_of_the_scenario(
