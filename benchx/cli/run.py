@@ -98,11 +98,27 @@ def _find(resume: str, out_dir: Path, scenario: str | None) -> Path:
 
     if resume == NEWEST:
         name = None if scenario is None else scenarios.load(scenario).name
-        return newest_unfinished(out_dir, name)
+        return _not_renamed(newest_unfinished(out_dir, name))
     if scenario is None and resume in scenarios.shipped() and not Path(resume).exists():
         raise UsageError(f"{resume!r} is no run folder", hint=f"benchx run {resume} --resume")
     path = Path(resume)
     return require_run(named_run(path if path.exists() else out_dir / resume))
+
+
+def _not_renamed(run_folder: Path) -> Path:
+    """The folder itself, unless its name says that somebody keeps it: a reference run, say.
+
+    Raises:
+        UsageError: It bears another name than its run; it is continued only when it is named.
+    """
+    from benchx.store import read_meta
+
+    if read_meta(run_folder).run_id != run_folder.name:
+        raise UsageError(
+            f"the newest unfinished run is {run_folder}, which was renamed: it may be kept so",
+            hint=f"to continue it all the same: benchx run --resume {run_folder}",
+        )
+    return run_folder
 
 
 def _stored(run_folder: Path) -> Scenario:

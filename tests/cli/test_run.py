@@ -165,6 +165,19 @@ def test_a_bare_resume_continues_the_newest_unfinished_run(
     assert fake.asked["scenario"].name == "tiny"
 
 
+@pytest.mark.parametrize("arguments", [["--resume"], ["tiny.yaml", "--resume"]])
+def test_a_bare_resume_leaves_a_renamed_run_alone_which_may_be_continued_by_name(
+    benchx: Command, scenario: Path, fake: FakeRunner, arguments: list[str]
+) -> None:
+    kept = _unfinished(scenario).rename(Path("results/reference"))
+    result = benchx("run", *arguments)
+    assert result.code == 2
+    assert "results/reference, which was renamed" in result.err
+    assert fake.asked == {}
+    assert benchx("run", "--resume", str(kept)).code == 0
+    assert fake.asked["resume"] == kept
+
+
 def test_a_run_is_continued_by_path_or_by_name_without_its_scenario_file(
     benchx: Command, scenario: Path, fake: FakeRunner
 ) -> None:
