@@ -12,6 +12,16 @@ from benchx.measure.device import probe_device
 settings.register_profile("benchx", deadline=None)
 settings.load_profile("benchx")
 
+PATIENCE_S = 900
+"""What ends a hang of a slow test; it takes minutes where other work has the cores too."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A longer limit for slow tests that name none."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
+
 
 @pytest.fixture
 def gpu() -> Device:

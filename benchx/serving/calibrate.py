@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchx.core.errors import RunFailed
 from benchx.core.point import Point
 from benchx.serving.groundtruth.process import GroundTruth
 from benchx.serving.groundtruth.stream import Pace, Truth
@@ -149,7 +150,7 @@ def calibrate_client(load: CalibrationLoad) -> Calibration:
     """Run the load against the bundled server and compare.
 
     Raises:
-        RunFailed: The server or a client process did not start.
+        RunFailed: The server or a client process did not start, or nothing was answered.
     """
     requests = [
         Request(
@@ -183,7 +184,7 @@ def compare(outcome: LoadOutcome, truths: Mapping[str, Truth], *, open_loop: boo
     """Client's results against the server's truths, by the index of the request.
 
     Raises:
-        ValueError: No request can be compared.
+        RunFailed: No request can be compared.
     """
     pairs = [
         (result, truths[str(result.index)])
@@ -191,7 +192,10 @@ def compare(outcome: LoadOutcome, truths: Mapping[str, Truth], *, open_loop: boo
         if result.outcome is RequestOutcome.OK and str(result.index) in truths
     ]
     if not pairs:
-        raise ValueError("no request was answered")
+        raise RunFailed(
+            f"none of {len(outcome.results)} requests can be compared with what was sent: "
+            + (", ".join(sorted({r.reason or r.outcome.value for r in outcome.results})) or "none")
+        )
     receive = [(result.first_token_ns or 0) / 1e6 - truth.first_ns / 1e6 for result, truth in pairs]
     errors = [_ttft_error_ms(result, truth) for result, truth in pairs]
     tokens = sum(result.client_tokens for result, _ in pairs)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchx.core.errors import RunFailed
 from benchx.core.point import Point
 from benchx.serving.calibrate import (
     Calibration,
@@ -75,6 +76,15 @@ def test_a_request_that_the_server_does_not_know_is_lost() -> None:
     found = compare(outcome, {"0": good[1]}, open_loop=False)
     assert found.lost == 1
     assert not found.passed
+
+
+def test_a_load_without_an_answer_is_an_error_in_the_requests_own_words() -> None:
+    lost = replace(
+        result(0, sent=0, first=1, last=2), outcome=RequestOutcome.HTTP_5XX, reason="HTTP 503"
+    )
+    outcome = LoadOutcome(results=(lost, replace(lost, index=1)), reports=(REPORT,))
+    with pytest.raises(RunFailed, match="none of 2 requests can be compared .*: HTTP 503$"):
+        compare(outcome, {}, open_loop=False)
 
 
 def test_a_wrong_count_of_tokens_fails() -> None:

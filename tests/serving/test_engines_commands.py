@@ -156,6 +156,7 @@ def test_a_python_that_does_not_exist_is_named() -> None:
     missing = ENGINES.get("vllm").missing(settings)
     assert missing is not None
     assert "no-such-python" in missing.reason
+    assert "vllm" in str(missing.install)
 
 
 def test_pass_through_arguments_keep_their_form() -> None:

@@ -41,7 +41,7 @@ def package_missing(
     if settings.python:
         if shutil.which(settings.python[0]) is None:
             reason = f"there is no program {settings.python[0]} (engine.python)"
-            return Missing(outcome=Outcome.SKIPPED, reason=reason)
+            return Missing(outcome=Outcome.SKIPPED, reason=reason, install=install)
         return None
     absent = [module for module in modules if find_spec(module) is None]
     if not absent:
