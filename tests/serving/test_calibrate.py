@@ -83,7 +83,7 @@ def test_a_load_without_an_answer_is_an_error_in_the_requests_own_words() -> Non
         result(0, sent=0, first=1, last=2), outcome=RequestOutcome.HTTP_5XX, reason="HTTP 503"
     )
     outcome = LoadOutcome(results=(lost, replace(lost, index=1)), reports=(REPORT,))
-    with pytest.raises(RunFailed, match="none of 2 requests can be compared .*: HTTP 503$"):
+    with pytest.raises(RunFailed, match=r"none of 2 requests can be compared .*: HTTP 503$"):
         compare(outcome, {}, open_loop=False)
 
 
