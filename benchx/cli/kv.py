@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchx.cli.arguments import AsJson
-from benchx.cli.terminal import print_json
+from benchx.cli.terminal import print_json, stdout
 from benchx.core.errors import UsageError
 from benchx.core.units import UnitError, parse_count, parse_share
 
 if TYPE_CHECKING:
     from benchx.architectures import Architecture
+    from benchx.architectures.cache import Ranks
     from benchx.architectures.kv_report import KvReport, Machine
     from benchx.architectures.tiers import PrefillModel, Tier
     from benchx.cli.kv_measured import MeasuredPrefill
@@ -32,8 +33,12 @@ Context = Annotated[
 HardwareName = Annotated[
     str | None, typer.Option(metavar="NAME", help="From `benchx list hardware`.")
 ]
-Gpus = Annotated[int, typer.Option(min=1, help="GPUs that share the model.")]
-TensorRanks = Annotated[int | None, typer.Option(min=1, help="Tensor ranks; else all GPUs.")]
+Gpus = Annotated[
+    int | None, typer.Option(min=1, help="GPUs of the machine; else as many as the ranks.")
+]
+TensorRanks = Annotated[
+    int | None, typer.Option(min=1, help="GPUs of a tensor-parallel group; else all.")
+]
 ContextRanks = Annotated[int, typer.Option(min=1, help="Ranks that split cached tokens.")]
 ExpertRanks = Annotated[int, typer.Option(min=1, help="Ranks that split the routed experts.")]
 CacheDtype = Annotated[
@@ -65,7 +70,7 @@ def kv(
     *,
     context: Context = None,
     hardware: HardwareName = None,
-    gpus: Gpus = 1,
+    gpus: Gpus = None,
     tp: TensorRanks = None,
     dcp: ContextRanks = 1,
     ep: ExpertRanks = 1,
@@ -86,10 +91,11 @@ def kv(
     Prefill times come from --run, or are bounded by the matrix rate of --hardware times --mfu.
     """
     from benchx.architectures import load_architecture
-    from benchx.architectures.cache import CacheFormat, Ranks
+    from benchx.architectures.cache import CacheFormat
     from benchx.architectures.kv_report import kv_report
     from benchx.cli.kv_measured import measured_prefill
 
+    _check_chart(chart)
     arch = load_architecture(architecture)
     if versus is not None:
         from benchx.cli.kv_versus import print_versus
@@ -99,7 +105,8 @@ def kv(
     measured = measured_prefill(run, architecture) if run else None
     arch = measured.arch if measured else arch
     kept = measured.form if measured else CacheFormat()
-    machine, rate = _machine(hardware, gpus)
+    count, ranks = _ranks(gpus, tp, dcp, ep)
+    machine, rate = _machine(hardware, count)
     report = kv_report(
         arch,
         contexts=_contexts(context, arch, measured),
@@ -109,26 +116,65 @@ def kv(
             state_dtype=state_dtype or kept.state_dtype,
             draft_tokens=draft_tokens,
         ),
-        ranks=Ranks(tensor=tp or gpus, context=dcp, expert=ep),
+        ranks=ranks,
         machine=machine,
         prefill=measured.model if measured else _bound(arch, machine, rate, mfu),
         tiers=_tiers(tiers, tier or ()),
         measured_s=measured.seconds if measured else None,
     )
-    _show(report, measured, as_json=as_json)
-    if chart is not None:
-        from benchx.reporting.chart_kv import draw_kv
-
-        print(draw_kv(report, measured.seconds if measured else {}, chart))
+    runs = [*(run or ()), *([tiers] if tiers else ())]
+    drawn = None if chart is None else _draw(report, measured, runs, chart)
+    _show(report, measured, drawn, as_json=as_json)
 
 
-def _show(report: KvReport, measured: MeasuredPrefill | None, *, as_json: bool) -> None:
+def _check_chart(path: Path | None) -> None:
+    if path is not None:
+        from benchx.reporting.chart_canvas import check_chart_file
+
+        check_chart_file(path)
+
+
+def _draw(
+    report: KvReport, measured: MeasuredPrefill | None, runs: Sequence[Path], chart: Path
+) -> Path:
+    """Before anything is printed, so that no reader who leaves early (`| head`) prevents it."""
+    from benchx.reporting import source_lines
+    from benchx.reporting.chart_kv import draw_kv
+
+    seconds = measured.seconds if measured else {}
+    return draw_kv(report, seconds, chart, sources=source_lines(runs))
+
+
+def _show(
+    report: KvReport, measured: MeasuredPrefill | None, drawn: Path | None, *, as_json: bool
+) -> None:
     if as_json:
-        print_json(_plain(report, measured))
+        print_json(_plain(report, measured) | {"chart": drawn})
         return
     from benchx.cli.kv_text import print_report
 
     print_report(report, measured)
+    if drawn is not None:
+        stdout().print(str(drawn), soft_wrap=True)
+
+
+def _ranks(gpus: int | None, tp: int | None, dcp: int, ep: int) -> tuple[int, Ranks]:
+    """GPUs in all, and how they share the model.
+
+    Raises:
+        UsageError: The GPUs can't be divided into such groups.
+    """
+    from benchx.architectures.cache import Ranks
+
+    tensor = tp or gpus or 1
+    count = gpus or max(tensor, ep)
+    for option, size in (("--tp", tensor), ("--ep", ep)):
+        if count % size:
+            raise UsageError(
+                f"{option} {size}: {count} GPUs are no whole groups of {size}",
+                hint=f"--gpus {-(-count // size) * size}",
+            )
+    return count, Ranks(tensor=tensor, context=dcp, expert=ep)
 
 
 def _contexts(
@@ -183,7 +229,8 @@ def _bound(
         raise UsageError("--mfu: got 0; expected a share above 0, such as 40%")
     if machine is None or tflop_s is None:
         return None
-    told = f"{share:.0%} of the bf16 rate of {machine.gpus} x {machine.name}"
+    all_on_it = ", all on one prompt" if machine.gpus > 1 else ""
+    told = f"{share:.0%} of the bf16 rate of {machine.gpus} x {machine.name}{all_on_it}"
     return bounded_prefill(arch, tflop_s=tflop_s, gpus=machine.gpus, share=share, source=told)
 
 

@@ -35,13 +35,11 @@ def _facts(report: KvReport, measured: MeasuredPrefill | None) -> list[str]:
     counts = {kind: arch.kinds.count(kind) for kind in dict.fromkeys(arch.kinds)}
     kinds = ", ".join(f"{count} {kind.upper()}" for kind, count in counts.items())
     cut = f" (a part of it: {measured.cut})" if measured is not None and measured.cut else ""
-    on_each = f", {format_bytes(report.rank_weight_bytes)} on each of {report.ranks.tensor} ranks"
-    shared = max(report.ranks.tensor, report.ranks.expert) > 1
     lines = [
         f"{arch.title}: {arch.layers} layers, {kinds}{cut}",
         f"parameters {_billions(counted.total)}, active {_billions(counted.active)}; "
         f"{'' if cut else 'published '}weights {format_bytes(report.weight_bytes)}"
-        + (on_each if shared else ""),
+        + _on_each(report),
         f"a token leaves {report.per_token_bytes:,} B ({report.form.cache_dtype}), a sequence "
         f"{format_bytes(report.state_bytes)} of state ({report.form.state_dtype})"
         + (f", as much as {report.state_in_tokens:,} tokens" if report.state_in_tokens else ""),
@@ -49,6 +47,16 @@ def _facts(report: KvReport, measured: MeasuredPrefill | None) -> list[str]:
     if measured is not None and measured.exponent is not None:
         lines.append(_exponent(measured))
     return lines
+
+
+def _on_each(report: KvReport) -> str:
+    """What one GPU holds of the weights, where several share them."""
+    tensor, expert = report.ranks.tensor, report.ranks.expert
+    groups = [f"tensor-parallel groups of {tensor}"] if tensor > 1 else []
+    groups += [f"routed experts over {expert}"] if expert > tensor else []
+    if not groups:
+        return ""
+    return f", {format_bytes(report.rank_weight_bytes)} on each GPU ({', '.join(groups)})"
 
 
 def _exponent(measured: MeasuredPrefill) -> str:
@@ -115,19 +123,34 @@ def _notes(report: KvReport) -> list[str]:
         named = ", ".join(row.tier.name for row in report.tiers if row.tier.source == source)
         notes.append(f"{named}: {source}")
     notes.append("KV GB/s: bytes left behind / prefill time; a faster tier beats computing")
+    if report.machine is not None:
+        notes.append(_sequences(report.machine.gpus, report.ranks.tensor))
     if report.machine is not None and report.contexts and not report.contexts[0].sequences:
         notes.append(
-            f"the weights of a rank ({format_bytes(report.rank_weight_bytes)}) leave no room for "
+            f"the weights on a GPU ({format_bytes(report.rank_weight_bytes)}) leave no room for "
             f"a sequence in {format_bytes(report.machine.memory_bytes)}; see --gpus, --tp, --ep"
         )
     if report.state_bytes and report.prefill is not None:
-        notes.append("checkpoint every: tokens that a state must save to be worth loading")
+        notes += [
+            "checkpoint every: tokens that a state must save to be worth loading",
+            "in a full context: checkpoints that far apart in "
+            f"{format_count(arch.max_context)} tokens",
+        ]
+    notes.append("time to load: cache and state of one sequence, all of it once, over one link")
     notes.append(f"architecture: {'; '.join(arch.sources)}")
     if arch.unconfirmed:
         notes.append(f"unconfirmed: {', '.join(arch.unconfirmed)}")
     if arch.omitted:
         notes.append(f"left out: {', '.join(arch.omitted)}")
     return notes
+
+
+def _sequences(gpus: int, tensor: int) -> str:
+    """What the column counts: GPUs of a tensor-parallel group hold the same sequences."""
+    groups = gpus // tensor
+    where = "one GPU" if tensor == 1 else f"one tensor-parallel group of {tensor} GPUs"
+    many = f"; each of the {groups} holds as many" if groups > 1 else ""
+    return f"sequences: of that context, in the memory of {where} beside the weights{many}"
 
 
 def _billions(count: int) -> str:

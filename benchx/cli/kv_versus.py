@@ -44,25 +44,34 @@ class Series:
 
 
 def print_versus(path: Path, name: str, chart: Path | None, *, as_json: bool) -> None:
-    """Print where each pattern overtakes the model's own, and draw it.
+    """Draw the patterns, and print where each overtakes the model's own.
 
     Raises:
         UsageError: The run does not hold the model's own pattern and another one.
     """
     series = read_series(path, name)
     rows = [_row(one, series) for one in series if one.pattern != OWN]
+    drawn = None if chart is None else _draw(series, path, name, chart)
     if as_json:
-        print_json({"against_own": rows, "growth": [_growth(one) for one in series]})
+        growth = [_growth(one) for one in series]
+        print_json({"against_own": rows, "growth": growth, "chart": drawn})
     else:
         print_rows(stdout(), [_text(row) for row in rows])
         stdout().print()
         print_rows(stdout(), [_growth_text(one) for one in series])
         for line in LEGEND:
             stdout().print(line)
-    if chart is not None:
-        from benchx.reporting.chart_kv_versus import draw_versus
+        if drawn is not None:
+            stdout().print(str(drawn), soft_wrap=True)
 
-        print(draw_versus([asdict(one) for one in series], f"{name}; {path.name}", chart))
+
+def _draw(series: Sequence[Series], run: Path, name: str, chart: Path) -> Path:
+    """Before anything is printed, so that no reader who leaves early (`| head`) prevents it."""
+    from benchx.reporting import source_lines
+    from benchx.reporting.chart_kv_versus import draw_versus
+
+    curves = [asdict(one) for one in series]
+    return draw_versus(curves, chart, about=f"{name}, {run.name}", source=source_lines([run])[0])
 
 
 def read_series(path: Path, name: str) -> list[Series]:

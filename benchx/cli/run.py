@@ -16,6 +16,8 @@ from benchx.cli.terminal import print_json, stderr, stdout
 from benchx.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from benchx.runner import RunSummary
     from benchx.scenario import Scenario
 
@@ -65,9 +67,7 @@ def run(
         return 0
     request = _request(scenario, out or RESULTS, overrides or (), resume)
     summary = _measure(request, preload=not no_report)
-    if not as_json:
-        _show_table(summary)
-    report = () if no_report else _write_report(summary.path)
+    report = _report(summary.path, None if as_json else stdout(), write=not no_report)
     if as_json:
         print_json(_as_json(summary, report))
     else:
@@ -150,21 +150,20 @@ def _measure(request: Request, *, preload: bool) -> RunSummary:
         )
 
 
-def _write_report(run_folder: Path) -> Sequence[Path]:
-    from benchx import reporting
-
-    try:
-        return reporting.report([run_folder], run_folder / "report").files
-    except StoreError as error:
-        hint = f"the run itself is stored; benchx report {run_folder} --out DIR"
-        raise StoreError(error.message, hint=hint) from error
-
-
-def _show_table(summary: RunSummary) -> None:
+def _report(run_folder: Path, console: Console | None, *, write: bool) -> Sequence[Path]:
+    """Show the table on the console, and write the report; returns its files."""
     from benchx import reporting
     from benchx.store import read_run
 
-    reporting.print_run(read_run(summary.path), stdout())
+    if not write:
+        if console is not None:
+            reporting.print_run(read_run(run_folder), console)
+        return ()
+    try:
+        return reporting.report([run_folder], run_folder / "report", console=console).files
+    except StoreError as error:
+        hint = f"the run itself is stored; benchx report {run_folder} --out DIR"
+        raise StoreError(error.message, hint=hint) from error
 
 
 def _show_paths(summary: RunSummary, report: Sequence[Path]) -> None:

@@ -15,9 +15,10 @@ from benchx.reporting import markdown as _markdown
 from benchx.reporting import png as _png
 from benchx.reporting.document import Document, build_document
 from benchx.reporting.figures import plan_figures
-from benchx.reporting.sink import SINKS, Destination
+from benchx.reporting.header import header_of
+from benchx.reporting.sink import SINKS, Destination, Sink
 from benchx.runner.aggregate import load_run
-from benchx.store import Run
+from benchx.store import Run, read_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,25 +57,37 @@ def report(
         out_dir: Made if needed; files of an earlier report in it are replaced.
         baseline: Backend whose speed counts as 1; None chooses per operator.
         sinks: Names of registered sinks.
-        console: Also prints the tables here, before anything is written.
+        console: Also prints the tables here, before anything is drawn, which takes seconds. The
+            files are written all the same where its reader goes away meanwhile (`| head`).
 
     Raises:
         StoreError: When a run can't be read or the folder can't be written.
         UsageError: When a sink or the baseline is unknown.
+        BrokenPipeError, SystemExit: After writing, where the reader of the console has gone.
     """
     chosen = [SINKS.get(name) for name in sinks]
     document = build_document([load_run(path) for path in run_paths], baseline=baseline)
+    gone: BrokenPipeError | SystemExit | None = None
     if console is not None:
-        _print(document, console)
+        try:
+            _print(document, console)
+        except (BrokenPipeError, SystemExit) as error:  # newer versions of Rich leave by the latter
+            gone = error
+    files = _write(document, out_dir, chosen)
+    if gone is not None:
+        raise gone
+    lists = [plan_figures(section, document.styles) for section in document.sections]
+    omissions = tuple(line for figures in lists for line in figures.omissions)
+    return ReportFiles(folder=out_dir, files=files, omissions=omissions)
+
+
+def _write(document: Document, out_dir: Path, sinks: Sequence[Sink]) -> tuple[Path, ...]:
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         destination = Destination(folder=out_dir)
-        files = [path for sink in chosen for path in sink.write(document, destination)]
+        return tuple(path for sink in sinks for path in sink.write(document, destination))
     except OSError as error:
         raise StoreError(f"can't write a report into {out_dir}: {error.strerror}") from error
-    lists = [plan_figures(section, document.styles) for section in document.sections]
-    omissions = tuple(line for figures in lists for line in figures.omissions)
-    return ReportFiles(folder=out_dir, files=tuple(files), omissions=omissions)
 
 
 def preload() -> None:
@@ -90,6 +103,15 @@ def print_run(run: Run, console: Console, *, baseline: str | None = None) -> Non
         UsageError: When the baseline is unknown.
     """
     _print(build_document([run], baseline=baseline), console)
+
+
+def source_lines(run_paths: Sequence[Path]) -> tuple[str, ...]:
+    """Run id, device, versions and date of each run, once: the footer of figures made from them.
+
+    Raises:
+        StoreError: When a run can't be read.
+    """
+    return tuple(header_of(read_run(path)).source_line() for path in dict.fromkeys(run_paths))
 
 
 def _print(document: Document, console: Console) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchx.core.errors import UsageError
 from benchx.reporting.theme import COLUMN_WIDTH_IN, EDGE, EDGE_WIDTH, FAINT, INK, PNG_DPI, RC, Style
 
 if TYPE_CHECKING:
@@ -189,10 +190,31 @@ def write_figure(figure: Figure, stem: Path, description: str) -> tuple[Path, Pa
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not once per file
     png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
-    figure.savefig(png, dpi=PNG_DPI, metadata={"Software": "benchx"})
-    metadata = {"Date": None, "Creator": "benchx", "Title": description}
-    figure.savefig(svg, format="svg", metadata=metadata)
-    return png, svg
+    return write_chart(figure, png, description), write_chart(figure, svg, description)
+
+
+def check_chart_file(path: Path) -> None:
+    """Refuse a file that no chart can be written to, before anything is computed for it.
+
+    Raises:
+        UsageError: It is a folder, its folder is not there, or it ends in neither .png nor .svg.
+    """
+    if path.is_dir():
+        raise UsageError(f"can't draw {path}: it is a folder", hint=f"{path / 'chart.png'}")
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"can't draw {path}; expected a name ending in .png or .svg")
+    if not path.parent.is_dir():
+        raise UsageError(f"can't draw {path}: there is no folder {path.parent}")
+
+
+def write_chart(figure: Figure, path: Path, description: str) -> Path:
+    """Write one file, .png or .svg by its name; returns its path. See `write_figure`."""
+    if path.suffix == ".svg":
+        metadata = {"Date": None, "Creator": "benchx", "Title": description}
+        figure.savefig(path, format="svg", metadata=metadata)
+    else:
+        figure.savefig(path, dpi=PNG_DPI, metadata={"Software": "benchx"})
+    return path
 
 
 def themed() -> AbstractContextManager[None]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchx import __version__
 from benchx.core.errors import UsageError
 from benchx.core.units import format_count
-from benchx.reporting.chart_canvas import EndLabel, Frame, label_ends, new_figure, themed
+from benchx.reporting.chart_canvas import (
+    EndLabel,
+    Frame,
+    check_chart_file,
+    label_ends,
+    new_figure,
+    themed,
+    write_chart,
+)
 from benchx.reporting.chart_scales import label_log_axis
 from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, styles_for
 
@@ -22,35 +31,37 @@ _POINTS = 60
 """Of the curve, evenly on the logarithm of the context."""
 
 
-def draw_kv(report: KvReport, seconds: Mapping[int, float], path: Path) -> Path:
+def draw_kv(
+    report: KvReport, seconds: Mapping[int, float], path: Path, *, sources: Sequence[str]
+) -> Path:
     """Write the chart; returns its path.
 
     Args:
         report: What is drawn; needs a prefill time.
         seconds: Measured prefills, drawn as points: tokens -> seconds.
-        path: Ends in .png or .svg.
+        path: Ends in .png or .svg; its folder is there.
+        sources: Of the measured runs behind it (run id, device, versions, date); may be none.
 
     Raises:
-        UsageError: Another ending, or no prefill time to draw.
+        UsageError: Another ending or folder, or no prefill time to draw.
     """
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"can't draw {path.name}; expected a name ending in .png or .svg")
+    check_chart_file(path)
     if report.prefill is None or len(report.contexts) < 2:
         raise UsageError(
             "a chart needs prefill times of two contexts",
             hint="name a machine (--hardware) or a run (--run)",
         )
     with themed():
-        figure = new_figure(_frame(report), _HEIGHT_IN)
+        frame = _frame(report, sources)
+        figure = new_figure(frame, _HEIGHT_IN)
         axes = figure.add_subplot()
         labels = [_curve(axes, report, seconds), *_tiers(axes, report)]
         _scales(axes, report)
         label_ends(axes, labels, height_in=_HEIGHT_IN * 0.8)
-        figure.savefig(path)
-    return path
+        return write_chart(figure, path, frame.title)
 
 
-def _frame(report: KvReport) -> Frame:
+def _frame(report: KvReport, sources: Sequence[str]) -> Frame:
     assert report.prefill is not None
     return Frame(
         title=f"{report.arch.title}: from which tier is loading a prefix faster than computing it?",
@@ -61,8 +72,10 @@ def _frame(report: KvReport) -> Frame:
             f"Cache {report.form.cache_dtype}, state {report.form.state_dtype}; tiers: "
             + "; ".join(dict.fromkeys(row.tier.source for row in report.tiers))
             + ".",
+            f"Architecture: {'; '.join(report.arch.sources)}.",
+            *sources[:-1],
         ),
-        source="; ".join(report.arch.sources),
+        source=sources[-1] if sources else f"no measurement: catalogue of benchx {__version__}",
     )
 
 

@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchx.core.errors import UsageError
 from benchx.core.units import format_count
-from benchx.reporting.chart_canvas import Frame, legend_above, new_figure, themed
+from benchx.reporting.chart_canvas import (
+    Frame,
+    check_chart_file,
+    legend_above,
+    new_figure,
+    themed,
+    write_chart,
+)
 from benchx.reporting.chart_scales import label_log_axis
 from benchx.reporting.theme import EDGE, EDGE_WIDTH, Style, styles_for
 
@@ -21,19 +27,24 @@ Curves = Sequence[Mapping[str, Any]]
 """Each with `phase`, `batch`, `pattern` and `times_ms` (length -> milliseconds)."""
 
 
-def draw_versus(curves: Curves, source: str, path: Path) -> Path:
+def draw_versus(curves: Curves, path: Path, *, about: str, source: str) -> Path:
     """Write the chart, a panel per phase and batch; returns its path.
 
+    Args:
+        curves: What is drawn.
+        path: Ends in .png or .svg; its folder is there.
+        about: What was measured.
+        source: Run id, device, versions, date.
+
     Raises:
-        UsageError: The path ends in neither .png nor .svg.
+        UsageError: Another ending or folder.
     """
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"can't draw {path.name}; expected a name ending in .png or .svg")
+    check_chart_file(path)
     panels = list(dict.fromkeys((curve["phase"], curve["batch"]) for curve in curves))
     styles = styles_for(curve["pattern"] for curve in curves)
     frame = Frame(
         title="From which length on do the model's own layers beat one kind of attention?",
-        notes=("own: layers as published; all_mla, all_kda: that attention in every layer.",),
+        notes=(f"{about}. own: layers as published; all_mla, all_kda: that attention in all.",),
         source=source,
     )
     with themed():
@@ -46,8 +57,7 @@ def draw_versus(curves: Curves, source: str, path: Path) -> Path:
             axes.set_xlabel(_X[phase])
         row[0].set_ylabel("ms")
         legend_above(row[0], styles, {name: name for name in styles})
-        figure.savefig(path)
-    return path
+        return write_chart(figure, path, frame.title)
 
 
 def _panel(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:

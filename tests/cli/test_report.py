@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchx.cli.app import BROKEN_PIPE
+
 RUN = Path(__file__).parents[2] / "results" / "h200-mla-prefill"
 """A run that is part of the repository."""
 
@@ -28,6 +30,14 @@ def test_a_script_gets_the_files_and_nothing_else(benchx: Command, tmp_path: Pat
     files = json.loads(result.out)["report"]
     assert {Path(file).name for file in files} >= {"points.csv", "report.md"}
     assert all(Path(file).is_file() for file in files)
+
+
+def test_files_are_written_though_the_reader_of_the_tables_has_gone(
+    unread: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    code, complaints = unread("report", str(RUN), "--out", str(tmp_path))
+    assert (code, complaints) == (BROKEN_PIPE, "")
+    assert {"points.csv", "report.md", "figures"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_folder_of_runs_is_answered_with_the_runs_in_it(benchx: Command, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from benchx import reporting, runner, store
 from benchx.cli.arguments import with_resume_value
@@ -18,11 +19,12 @@ from benchx.cli.words import vocabulary
 from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
+from benchx.reporting.document import Document, build_document
 from benchx.runner import RunSummary
 from benchx.runner.execution import _meta
 from benchx.runner.plan import make_plan
 from benchx.scenario import load
-from benchx.store import RunStatus, RunWriter
+from benchx.store import Run, RunStatus, RunWriter, read_run
 
 Command = Callable[..., Any]
 
@@ -76,7 +78,11 @@ class FakeRunner:
             outcomes=Counter(self.outcomes), kept=0, written=2, notes=(),
         )  # fmt: skip
 
-    def report(self, runs: list[Path], folder: Path) -> reporting.ReportFiles:
+    def report(
+        self, runs: list[Path], folder: Path, *, console: Console | None
+    ) -> reporting.ReportFiles:
+        if console is not None:
+            console.print("THE TABLE")
         self.reported.append(folder)
         return reporting.ReportFiles(folder=folder, files=(folder / "points.csv",), omissions=())
 
@@ -112,6 +118,7 @@ def test_out_set_and_no_report_are_honoured(
     assert fake.asked["out_dir"] == Path("elsewhere")
     assert fake.asked["scenario"].parts[0].axes["heads"] == (3,)
     assert fake.reported == []
+    assert result.out.startswith("THE TABLE\n")
     assert "report:" not in result.out
 
 
@@ -139,6 +146,34 @@ def test_json_is_the_only_thing_on_stdout(
     assert summary["outcomes"] == {"ok": 2}
     assert summary["exit_code"] == 0
     assert summary["report"] == ["results/tiny-1/report/points.csv"]
+
+
+def test_table_and_files_come_of_one_reading_of_the_run(
+    benchx: Command, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read, built = _unfinished(scenario), [], []
+
+    def counted(path: Path) -> Run:
+        read.append(path)
+        return read_run(path)
+
+    def documented(runs: Sequence[Run], **more: Any) -> Document:  # noqa: ANN401
+        built.append(runs)
+        return build_document(runs, **more)
+
+    summary = RunSummary(
+        path=folder, status=RunStatus.COMPLETE, outcomes=Counter({Outcome.SKIPPED: 1}),
+        kept=0, written=1, notes=(),
+    )  # fmt: skip
+    monkeypatch.setattr(runner, "run", lambda *_, **__: summary)
+    monkeypatch.setattr("benchx.runner.aggregate.read_run", counted)
+    monkeypatch.setattr(store, "read_run", counted)
+    monkeypatch.setattr("benchx.reporting.api.build_document", documented)
+    result = benchx("run", "tiny.yaml")
+    assert result.code == 0, result.err
+    assert "for the test" in result.out
+    assert (folder / "report" / "report.md").is_file()
+    assert (len(read), len(built)) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +246,8 @@ def test_a_dry_run_of_a_resumed_run_is_refused_and_measures_nothing(
 def test_a_report_that_cannot_be_written_says_that_the_run_is_safe(
     benchx: Command, scenario: Path, fake: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(runs: list[Path], folder: Path) -> None:
+    def refuse(runs: list[Path], folder: Path, *, console: Console) -> None:
+        console.print("THE TABLE")
         raise StoreError(f"can't write a report into {folder}: No space left on device")
 
     monkeypatch.setattr(reporting, "report", refuse)
