@@ -116,6 +116,20 @@ class SharesWithHost(Protocol):
         """
 
 
+@runtime_checkable
+class JudgedTwice(Protocol):
+    """What an operator adds if realistic inputs hide a kind of mistake: other inputs, that show it.
+
+    They are judged once in a run, as the ones that are timed are in every launch.
+    """
+
+    def second_inputs(self, inputs: Any) -> Inputs | None:  # noqa: ANN401 - its own kind
+        """Of the same shapes and dtypes, so that nothing is compiled again; None: not needed.
+
+        They may share tensors with `inputs`.
+        """
+
+
 class Backend(Protocol[I_contra]):
     """Somebody's implementation of one operator."""
 

@@ -66,8 +66,8 @@ class Draw:
         result of the softplus form.
 
         The fresh bounded gate forgets: a token decays a channel by exp(-2.5) in the mean, a chunk
-        by all. What a kernel carries over chunks is invisible to a run with it, and shows in
-        `linear_cases` ("gates near zero") and with the softplus gate.
+        by all. What a kernel carries over chunks is invisible with it, hence the second inputs
+        of `LinearPrefill`.
         """
         gate = cast(Gate, self.params.get("gate", "none"))
         if gate == "none":

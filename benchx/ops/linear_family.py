@@ -117,6 +117,15 @@ class LinearPrefill:
             device=device,
         )
 
+    def second_inputs(self, inputs: LinearInputs) -> LinearInputs | None:
+        """The same with hardly any decay where the fresh bounded gate forgets within a chunk.
+
+        Without them a kernel that loses its state between chunks would pass.
+        """
+        from benchx.ops.linear_cases import gates_near_zero
+
+        return gates_near_zero(inputs) if inputs.gate == "bounded" else None
+
     def output_specs(self, inputs: LinearInputs) -> Mapping[str, OutputSpec]:
         """`o` [T, H, V] in the dtype of v; `final_state` [N, H, V, K] in the state's dtype."""
         tokens, heads, value_dim = inputs.v.shape

@@ -120,7 +120,7 @@ class _GroupRun:
                 self._fail(Failed(point=point, outcome=fault.outcome, reason=fault.reason))
             return []
         ready, crowded = self._set_up(bench)
-        bench.reference = None
+        bench.judged = ()
         if ready and self._session.poisoned is None:
             turns = time_in_turns(ready, bench, self._session)
             self._record(ready, turns, bench)

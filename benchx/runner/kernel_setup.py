@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchx.core.call import PreparedCall
@@ -18,7 +18,7 @@ from benchx.measure.sampling import restore
 from benchx.measure.warmup import WarmUp, warm_up
 from benchx.ops.base import Backend
 from benchx.runner.faults import Guard, poison_of
-from benchx.runner.kernel_bench import Bench
+from benchx.runner.kernel_bench import Bench, Judged
 from benchx.runner.session import Session
 
 _WARM_UP_S = 5.0
@@ -79,8 +79,8 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
         limit_s = min(_WARM_UP_S, bench.settings.max_time_s)
         warm = warm_up(calls[0], bench.device, max_time_s=limit_s)
         steps.begin("check")
-        verdict = _check(_judged(backend, calls[0], bench), bench)
-        provenance = dict(backend.provenance())
+        verdict, second = _sum_up(_verdicts(backend, calls[0], bench))
+        provenance = {**backend.provenance(), **second}
         if verdict.reason is None:
             steps.begin("memory")
             peak_bytes = warm.peak_bytes if warm.is_long else _peak_bytes(calls[0], bench)
@@ -105,18 +105,30 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
     )
 
 
-def _judged(backend: Backend[Any], timed: PreparedCall, bench: Bench) -> PreparedCall:
-    """The call that is timed, or one on the probe that stands for it."""
-    return timed if bench.probe is bench.inputs else backend.prepare(bench.probe.clone())
+def _verdicts(backend: Backend[Any], timed: PreparedCall, bench: Bench) -> Iterator[Verdict]:
+    """First that of the timed call, or of the probe that stands for it."""
+    for judged in bench.judged:
+        is_timed = judged.inputs is bench.inputs
+        yield _check(timed if is_timed else backend.prepare(judged.inputs.clone()), judged, bench)
 
 
-def _check(call: PreparedCall, bench: Bench) -> Verdict:
-    assert bench.reference is not None
+def _sum_up(verdicts: Iterator[Verdict]) -> tuple[Verdict, Mapping[str, Any]]:
+    """The first one unless a later one is wrong, and what the record says of the later one."""
+    first = next(verdicts)
+    second = next(verdicts, None) if first.reason is None else None
+    if second is None:
+        return first, {}
+    if second.reason is not None:
+        return replace(second, reason=f"on the second, harder inputs: {second.reason}"), {}
+    return first, {"second_rms_ratio": dict(second.check.rms_ratio) if second.check else {}}
+
+
+def _check(call: PreparedCall, judged: Judged, bench: Bench) -> Verdict:
     restore([call], None)
     poison(bench.specs, bench.device)
     outputs = call.run()
     synchronize(bench.device)
-    return judge(outputs, bench.specs, bench.reference, bench.bound)
+    return judge(outputs, bench.specs, judged.reference, judged.bound)
 
 
 def _peak_bytes(call: PreparedCall, bench: Bench) -> int | None:

@@ -1,8 +1,8 @@
 """Each kind of mistake of a KDA kernel shows in the check that a backend must pass before timing.
 
 The mistakes are made one at a time in the token recurrence, which is right without them. What is
-asked is the check of a run (`judge` on seeded inputs), but for carries over many tokens: the fresh
-model's bounded gate forgets within a few, so those show in an adversarial case only.
+asked is the check of a run (`judge` on seeded inputs), and for carries over many tokens that of the
+second inputs: the fresh model's bounded gate forgets within a few.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from torch import Tensor
 import benchx.ops.catalog  # noqa: F401
 from benchx.core.axes import Params, Scalar
 from benchx.measure.correctness import judge
-from benchx.ops.base import OPERATORS
+from benchx.ops.base import OPERATORS, JudgedTwice
 from benchx.ops.linear_cases import prefill_cases
 from benchx.ops.linear_inputs import DecodeInputs, LinearInputs
 from benchx.ops.linear_truth import packed_decode, terms_of
+from benchx.runner.kernel_bench import SECOND_ALLOWANCE
 from benchx_kernels.reference_linear import Terms
 
 CPU = torch.device("cpu")
@@ -128,6 +129,13 @@ def recurrence(inputs: LinearInputs, mistake: str | None) -> dict[str, Tensor]:
     }
 
 
+def second_inputs(inputs: LinearInputs) -> LinearInputs | None:
+    assert isinstance(PREFILL, JudgedTwice)
+    second = PREFILL.second_inputs(inputs)
+    assert second is None or isinstance(second, LinearInputs)
+    return second
+
+
 def found(inputs: LinearInputs, mistake: str | None) -> str | None:
     """What the check of a run says."""
     specs, truth = PREFILL.output_specs(inputs), PREFILL.reference(inputs)
@@ -151,14 +159,24 @@ def test_a_state_that_is_not_carried_over_chunks_shows(gate: str) -> None:
     assert found(inputs, LOST) is not None
 
 
-def test_the_fresh_bounded_gate_forgets_within_a_chunk() -> None:
-    """Why the test before needs a case of its own; a softplus gate remembers for longer."""
-    seen = {}
-    for gate in ("bounded", "softplus"):
-        params = point("kda_prefill", gate, seqlens="70+37")
-        seen[gate] = found(PREFILL.make_inputs(params, seed=3, device=CPU), LOST)
-    assert seen["bounded"] is None
-    assert seen["softplus"] is not None
+def test_what_the_fresh_bounded_gate_forgets_shows_in_the_second_inputs() -> None:
+    params = point("kda_prefill", "bounded", seqlens="70+37")
+    inputs = PREFILL.make_inputs(params, seed=3, device=CPU)
+    assert found(inputs, LOST) is None
+    second = second_inputs(inputs)
+    assert second is not None
+    assert second.nbytes() == inputs.nbytes()
+    assert found(second, None) is None
+    truth, specs = PREFILL.reference(second), PREFILL.output_specs(second)
+    bound = SECOND_ALLOWANCE * PREFILL.max_rms_ratio
+    assert "o: rms" in str(judge(recurrence(second, LOST), specs, truth, bound).reason)
+
+
+def test_a_softplus_gate_remembers_for_long_enough() -> None:
+    params = point("kda_prefill", "softplus", seqlens="70+37")
+    inputs = PREFILL.make_inputs(params, seed=3, device=CPU)
+    assert found(inputs, LOST) is not None
+    assert second_inputs(inputs) is None
 
 
 def decode(inputs: DecodeInputs, mistake: str | None) -> dict[str, Tensor]:

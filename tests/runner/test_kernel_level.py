@@ -138,6 +138,26 @@ def test_a_wrong_backend_carries_its_error(zoo: Outcomes) -> None:
     assert check.worst == pytest.approx(0.5)
 
 
+def test_what_the_timed_inputs_hide_is_wrong_on_the_second_ones(measure: Measure) -> None:
+    found = measure("good", "blind", "rough", "coarse", params={"size": 96})
+    assert found["blind"].outcome is Outcome.WRONG
+    words = "on the second, harder inputs: o: rms ratio 1 is above 1e-05"
+    assert str(found["blind"].reason).startswith(words)
+    assert found["coarse"].outcome is Outcome.WRONG  # beyond ten times the bound of 1e-6
+    assert found["rough"].outcome is Outcome.OK
+    assert found["rough"].check is not None
+    assert found["rough"].check.worst < 1e-6  # the record's error is that of what was timed
+    assert found["rough"].provenance["second_rms_ratio"]["o"] == pytest.approx(5e-6, rel=0.1)
+    assert found["good"].provenance["second_rms_ratio"] == {"o": 0}
+
+
+def test_second_inputs_are_judged_in_the_first_launch_only(measure: Measure) -> None:
+    later = measure("blind", params={"size": 96}, launch=1)["blind"]
+    assert later.outcome is Outcome.OK
+    assert "second_rms_ratio" not in later.provenance
+    assert measure("blind")["blind"].outcome is Outcome.OK  # it has none of them
+
+
 def test_a_backend_that_restores_its_state_is_right_in_every_call(measure: Measure) -> None:
     assert measure("in_place")["in_place"].outcome is Outcome.OK
 

@@ -18,6 +18,9 @@ from benchx.core.outcome import Outcome
 from benchx.core.record import Work
 from benchx.ops.base import Unavailable, register
 
+JUDGED_TWICE = 96
+"""Size of the vectors whose second inputs have no positive element."""
+
 Tensors = Mapping[str, torch.Tensor]
 Run = Callable[[], Tensors]
 
@@ -53,6 +56,10 @@ class Doubling:
         generator = torch.Generator().manual_seed(seed)
         vector = Vector(torch.randn(int(params["size"]), generator=generator).to(device))
         return vector if params["reference_ok"] else replace(vector, x=vector.x * torch.nan)
+
+    def second_inputs(self, inputs: Vector) -> Vector | None:
+        hides = inputs.x.numel() == JUDGED_TWICE
+        return replace(inputs, x=-inputs.x.abs()) if hides else None
 
     def output_specs(self, inputs: Vector) -> Mapping[str, OutputSpec]:
         return {"o": OutputSpec(tuple(inputs.x.shape), torch.float32)}
@@ -114,6 +121,11 @@ def _raises(error: BaseException) -> Callable[[Vector], Run]:
     return make
 
 
+def _off_below_zero(factor: float) -> Callable[[Vector], Run]:
+    """Right wherever an element is positive."""
+    return lambda inputs: lambda: {"o": inputs.x * (2 if (inputs.x > 0).any() else 2 * factor)}
+
+
 def _refuses(inputs: Vector) -> Run:
     raise ValueError("can't prepare this")
 
@@ -167,6 +179,9 @@ BACKENDS = (
     GOOD,
     Fake("other", _returns(lambda o: o)),
     Fake("wrong", _returns(lambda o: o * 1.5)),
+    Fake("blind", _off_below_zero(0.0)),
+    Fake("rough", _off_below_zero(1 + 5e-6)),
+    Fake("coarse", _off_below_zero(1 + 2e-5)),
     Fake("nan", _returns(lambda o: o.index_fill(0, torch.tensor([0], device=o.device), torch.nan))),
     Fake("shape", _returns(lambda o: o[:-1])),
     Fake("dtype", _returns(lambda o: o.double())),
