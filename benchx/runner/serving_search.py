@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from benchx.core import metric
-from benchx.core.errors import UsageError
 from benchx.core.outcome import Outcome
 from benchx.core.record import Timing
 from benchx.runner.serving_point import PointResult, ServingPoint
@@ -75,16 +73,13 @@ class SearchedPoint(ServingPoint):
 
 
 def _plan(search: Mapping[str, Any]) -> SearchPlan:
-    """Whole numbers between the bounds for a concurrency; raises UsageError where there is none."""
-    low, high, whole = search["low"], search["high"], search["axis"] == "concurrency"
-    if whole:
-        low, high = float(math.ceil(low)), float(math.floor(high))
-    if low > high:
-        raise UsageError(
-            f"search: no whole number lies between {search['low']:g} and {search['high']:g}"
-        )
+    """The bounds as the scenario has them: of a concurrency they are whole numbers."""
     return SearchPlan(
-        low=low, high=high, whole=whole, precision=search["precision"], tries=search["tries"]
+        low=search["low"],
+        high=search["high"],
+        whole=search["axis"] == "concurrency",
+        precision=search["precision"],
+        tries=search["tries"],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field
 
@@ -26,6 +26,9 @@ from benchx.scenario.serving_sections import (
     WorkloadSection,
 )
 from benchx.scenario.vocabulary import OpWords, Vocabulary
+
+ENDPOINT = "endpoint"
+"""The engine that is not started: a server that runs already."""
 
 _LOAD_AXES = {
     "concurrency": AxisSpec(type="int", doc="requests (or sessions) under way", minimum=1),
@@ -153,13 +156,6 @@ def check_serving_part(part: ServingPart, origin: Located) -> None:
                     nearest=nearest_word(name, SERVING_AXES),
                 )
     check_kernel_part(part.as_kernel(), origin)
-    if part.engine.metrics_url is not None and part.engine.name != "endpoint":
-        raise ScenarioError(
-            origin.at(("engine", "metrics_url")).where,
-            key="engine.metrics_url",
-            problem=f"{part.engine.name} is started by benchx, which knows where its metrics are",
-            expected="`metrics_url` with `name: endpoint` only",
-        )
     by_trace = part.load.arrival == "trace" or "trace" in part.axes.get("arrival", ())
     if part.search is not None:
         _check_search(part, part.search, origin)
@@ -189,21 +185,55 @@ def _check_search(part: ServingPart, search: SearchSection, origin: Located) -> 
         raise ScenarioError(
             place, key="search", problem="there is no objective", expected="`slo: {ttft: 2s}`"
         )
+    for bound in ("low", "high"):
+        value = getattr(search, bound)
+        if search.axis == "concurrency" and not value.is_integer():
+            raise ScenarioError(
+                origin.at(("search", bound)).where,
+                key=f"search.{bound}",
+                problem=f"got {value:g}",
+                expected="a whole number, as it is a concurrency",
+            )
     if search.low > search.high:
         problem = f"low {search.low:g} is above high {search.high:g}"
         raise ScenarioError(place, key="search.low", problem=problem, expected="low <= high")
+
+
+_OF_ENDPOINT = ("base_url", "metrics_url", "token_ids")
+"""Settings of a server that runs already; those of one that it starts are known to benchx."""
+
+
+def _check_engine(part: ServingPart, origin: Located) -> None:
+    """What an engine can't do without, and what only a server that runs already needs."""
+    engine, place = part.engine, origin.at(("engine",))
+
+    def fail(key: str, problem: str, expected: str) -> NoReturn:
+        where = place.at((key,)).where
+        raise ScenarioError(where, key=f"engine.{key}", problem=problem, expected=expected)
+
+    if engine.model is None and engine.served_model is None:
+        fail("model", "missing", "a model's folder, or its name at the server (`model: ./model`)")
+    if engine.name == ENDPOINT and engine.base_url is None:
+        address = "the server's address, such as `base_url: http://127.0.0.1:8000/v1`"
+        fail("base_url", "missing", address)
+    for key in _OF_ENDPOINT:
+        if engine.name != ENDPOINT and getattr(engine, key) is not None:
+            problem = f"{engine.name} is started by benchx, which knows this of it"
+            fail(key, problem, f"`{key}` with `name: {ENDPOINT}` only")
 
 
 def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, index: int) -> Sweep:
     """The points of a part, in plan order: engine settings slowest, so that starts are few.
 
     Raises:
-        ScenarioError: For unknown engines, data sets, axes and values.
+        ScenarioError: For unknown engines, data sets, axes and values, and for an engine without
+            what it needs.
     """
     known = vocabulary.serving
     if known is not None:
         _check_name(origin, ("engine", "name"), part.engine.name, known.engines)
         _check_name(origin, ("workload", "dataset"), part.workload.dataset, known.datasets)
+    _check_engine(part, origin)  # after its name: a misspelt one needs nothing
     written = part.written()
     words = OpWords(
         axes={

@@ -7,17 +7,18 @@ receive them as plain data.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from benchx.core.units import UnitError, parse_count
 from benchx.scenario.schema import DurationS, OpenShare, Settings, Word
 
-ADDRESS_EXPECTED = "an address such as http://127.0.0.1:8000/metrics"
-_SECRET_QUERY = re.compile(r"(?:^|[&_-])(?:token|key|secret|password|auth)=", re.IGNORECASE)
+_SECRET_QUERY = re.compile(
+    r"(token|key|secret|password|auth|authorization|signature|sig)$", re.IGNORECASE
+)
 _SECRET_NAME = re.compile(
     r"^(proxy-)?authorization$|^cookie$|api[-_]?key$|secret|password|(^|[-_])token$", re.IGNORECASE
 )
@@ -48,14 +49,34 @@ def _lengths(value: object) -> int | dict[str, Any]:
     return {"kind": "uniform", "low": low, "high": high}
 
 
-def _address(value: object) -> str:
-    """An address that may be stored: results hold the scenario, so it can't hold a secret."""
-    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UnitError(value, ADDRESS_EXPECTED)
-    if parts.password is not None or _SECRET_QUERY.search(parts.query):
-        raise UnitError("an address with a secret in it", "a variable in api_key_env instead")
-    return str(value)
+def _address(example: str) -> Callable[[object], str]:
+    """Reads an address that may be stored: results hold the scenario, so it holds no secret."""
+
+    def read(value: object) -> str:
+        try:
+            parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+            is_address = is_address and parts.port != 0
+        except ValueError as error:  # brackets that don't close, a port that is no number
+            raise UnitError(value, f"an address such as {example}") from error
+        if _holds_secret(parts):
+            raise UnitError(
+                "an address with a secret in it",
+                "no secret in a scenario: export a variable in the shell and name it in "
+                "api_key_env or header_env",
+            )
+        is_plain = str(value).isprintable() and " " not in str(value)
+        if not (is_address and is_plain and (parts.path + parts.query).isascii()):
+            raise UnitError(value, f"an address such as {example}")
+        return str(value)
+
+    return read
+
+
+def _holds_secret(parts: SplitResult) -> bool:
+    """Whether an address names a user, or has a parameter that is called like a secret."""
+    written = [*parse_qsl(parts.query), *parse_qsl(parts.fragment)]
+    return "@" in parts.netloc or any(_SECRET_QUERY.search(name) for name, _ in written)
 
 
 def _no_secrets(value: object) -> object:
@@ -76,7 +97,8 @@ def _words(value: object) -> object:
 
 Count = Annotated[int, PlainValidator(_count)]
 Lengths = Annotated[int | dict[str, Any], PlainValidator(_lengths)]
-Address = Annotated[str, PlainValidator(_address)]
+BaseUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/v1"))]
+MetricsUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/metrics"))]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -87,6 +109,7 @@ class EngineSection(Settings):
     Attributes:
         python: Program and first arguments of the engine's own Python, one word or a list.
         architecture: Descriptor of the model: a shipped name, a `.yaml` or a config.json.
+        base_url: Of a server that runs already (`endpoint`), up to and including `/v1`.
         metrics_url: Where an `endpoint` tells its metrics.
         ready_timeout_s: Until a generation returned tokens (`ready_timeout: 30m`).
     """
@@ -100,8 +123,8 @@ class EngineSection(Settings):
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     api: Literal["completions", "chat"] = "completions"
     architecture: Word | None = None
-    base_url: Word | None = None
-    metrics_url: Address | None = None
+    base_url: BaseUrl | None = None
+    metrics_url: MetricsUrl | None = None
     api_key_env: Word | None = None
     headers: Annotated[dict[Word, str], BeforeValidator(_no_secrets)] = Field(default_factory=dict)
     header_env: dict[Word, Word] = Field(default_factory=dict)
@@ -188,8 +211,9 @@ class TimeoutSection(Settings):
 
     Attributes:
         connect_s: Until a connection stands.
-        first_byte_s: From sending to the first byte of the answer.
-        idle_s: Between two reads of an answer.
+        first_byte_s: From sending to the first byte of the answer's body; its headers, which
+            engines send at once, don't count.
+        idle_s: Between two reads of the body.
         total_s: From sending to the end.
     """
 
@@ -218,8 +242,8 @@ class SearchSection(Settings):
 
     Attributes:
         axis: What is searched.
-        low: Smallest value that is tried.
-        high: Largest one.
+        low: Smallest value that is tried; a whole number for a concurrency.
+        high: Largest one, the same.
         attainment: Share of requests that must meet the objective.
         precision: How near the answer must be, as a share of it.
         tries: Most loads that are tried.

@@ -387,12 +387,3 @@ def test_a_search_says_what_its_answer_lies_below(measure: Measure) -> None:
     assert record.timing is not None
     told = "the lowest load that was tried and does not meet the SLO: 3"
     assert told in record.timing.notes
-
-
-def test_the_bounds_of_a_searched_concurrency_are_made_whole(measure: Measure) -> None:
-    end = "search: {{axis: concurrency, low: {}, high: {}}}\n".format
-    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
-        (record,) = measure(truth.base_url, axes="", end=end(0.5, 1.5))
-        (refused,) = measure(truth.base_url, axes="", end=end(1.2, 1.8))
-    assert record.values["slo_in_flight_max"] == record.values["in_flight_max"] == 1
-    assert "no whole number lies between 1.2 and 1.8" in str(refused.reason)

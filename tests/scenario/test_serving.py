@@ -124,6 +124,20 @@ def test_a_part_reads_back_from_its_own_json(tmp_path: Path) -> None:
         (("model: m", "model: m, metrics_url: 'h:8000/metrics'"), ("s.yaml:4", "an address such")),
         (("model: m", "model: m, metrics_url: 'http://a:pw@h/m'"), ("api_key_env",)),
         (("model: m", "model: m, metrics_url: 'http://h/m?api_key=pw'"), ("api_key_env",)),
+        (("model: m", "base_url: 'http://h/v1'"), ("s.yaml:4: engine.model: missing",)),
+        (
+            ("name: vllm", "name: endpoint"),
+            ("s.yaml:4: engine.base_url: missing", "base_url: http://"),
+        ),
+        (
+            ("model: m", "model: m, base_url: 'http://h/v1'"),
+            ("s.yaml:4: engine.base_url: vllm is started by benchx", "`name: endpoint` only"),
+        ),
+        (("model: m", "model: m, token_ids: true"), ("engine.token_ids", "`name: endpoint` only")),
+        (
+            ("name: vllm", "name: endpont, base_url: 'http://h/v1'"),
+            ("engine.name", "did you mean 'endpoint'"),
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(
@@ -138,6 +152,61 @@ def test_what_is_wrong_is_named_with_its_place(
     assert "pw" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://h/v1?api_key=pw",
+        "https://h/v1?api-version=1&apikey=pw",
+        "https://h/v1?subscription-Key=pw",
+        "https://h/v1?access_token=pw",
+        "https://h/v1?%6bey=pw",
+        "https://h/v1?sv=1&sig=pw",
+        "https://h/v1#token=pw",
+        "https://a:pw@h/v1",
+        "https://pw@h/v1",
+        "h:8000/v1?api_key=pw",
+    ],
+)
+@pytest.mark.parametrize("key", ["base_url", "metrics_url"])
+def test_an_address_with_a_secret_is_refused(
+    points,  # noqa: ANN001
+    key: str,
+    address: str,
+) -> None:
+    told = f"{key}: '{address}'" + ("" if key == "base_url" else ", base_url: 'http://h/v1'")
+    text = TEXT.replace("name: vllm", f"name: endpoint, {told}")
+    with pytest.raises(ScenarioError) as refused:
+        points(text)
+    told = str(refused.value)
+    assert f"s.yaml:4: engine.{key}: " in told
+    assert "api_key_env or header_env" in told
+    assert "pw" not in told
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "h:8000/v1",
+        "ftp://h/v1",
+        "http:///v1",
+        "http://[::1/v1",
+        "http://h:x/v1",
+        "http://h/a b",
+        "",
+    ],
+)
+def test_what_is_no_address_is_refused_before_the_run(points, address: str) -> None:  # noqa: ANN001
+    with pytest.raises(ScenarioError, match=r"s\.yaml:4: engine\.base_url: .*http://127\.0\.0\.1"):
+        points(TEXT.replace("name: vllm", f"name: endpoint, base_url: '{address}'"))
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1]:8000/v1", "https://h/v1?api-version=2024-10-01", "http://h/tokens/v1"]
+)
+def test_an_address_without_a_secret_is_kept_as_written(points, address: str) -> None:  # noqa: ANN001
+    assert points(TEXT.replace("name: vllm", f"name: endpoint, base_url: '{address}'"))
+
+
 def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001
     text = TEXT.replace("requests: 10", "requests_per_stream: 10")
     assert len(points(text)) == 2
@@ -146,12 +215,16 @@ def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001
 
 
 SEARCH = "search: {axis: concurrency, high: 64}\n"
+SEARCHED = TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n")
 
 
 def test_a_search_takes_the_place_of_the_axis(points) -> None:  # noqa: ANN001
-    text = TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n") + SEARCH
-    (point,) = points(text)
+    (point,) = points(SEARCHED + SEARCH)
     assert "concurrency" not in point.params
+
+
+def test_a_searched_rate_need_not_be_whole(points) -> None:  # noqa: ANN001
+    assert points(SEARCHED + "search: {axis: request_rate, low: 0.5, high: 1.5}\n")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +237,14 @@ def test_a_search_takes_the_place_of_the_axis(points) -> None:  # noqa: ANN001
             + "slo: {ttft: 1s}\n"
             + SEARCH.replace("high: 64", "low: 65, high: 64"),
             "low 65 is above high 64",
+        ),
+        (
+            SEARCHED + SEARCH.replace("64", "1.5"),
+            r"s\.yaml:7: search\.high: got 1\.5; .* whole number",
+        ),
+        (
+            SEARCHED + SEARCH.replace("high", "low: 0.5, high"),
+            r"s\.yaml:7: search\.low: got 0\.5; .* whole number",
         ),
     ],
 )
