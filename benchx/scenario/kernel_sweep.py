@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -26,6 +27,9 @@ ALL = "all"
 
 BACKEND = "backend"
 """The key of an exclusion that is no axis."""
+
+_MOST_LISTED, _MOST_ALIKE = 12, 4
+"""Up to so many backends are all named; of more, those that look most like what was written."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,16 @@ def _backends(words: PartWords) -> tuple[str, ...]:
 
 def _check_backend(words: PartWords, path: Steps, name: Scalar) -> None:
     known = words.op.backends
-    if name not in known:
-        expected = f"one of {', '.join(known)}" + (f", or {ALL} alone" if name == ALL else "")
-        words.fail(path, f"got {show(name)}", expected, nearest_word(str(name), known))
+    if name in known:
+        return
+    expected, hint = f"one of {', '.join(known)}", None
+    if len(known) > _MOST_LISTED:  # a model has one for every pair of attention backends
+        alike = get_close_matches(str(name), known, n=_MOST_ALIKE, cutoff=0) or known
+        expected = f"one of {len(known)} backends, such as {', '.join(alike)}"
+        hint = "`benchx plan SCENARIO` with `backends: all` lists them"
+    if name == ALL:
+        expected += f", or {ALL} alone"
+    words.fail(path, f"got {show(name)}", expected, nearest_word(str(name), known), hint)
 
 
 def _constants(words: PartWords) -> dict[str, Scalar]:

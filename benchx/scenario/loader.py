@@ -21,7 +21,7 @@ from benchx.scenario.validation import validated
 SUITE = "suite"
 
 SHARED = ("measure", "check", "cost")
-"""What a suite may say once for all of its parts."""
+"""What a suite may say once for all of its parts; it reaches those whose kind has it."""
 
 MAX_PARTS = 1000
 
@@ -86,7 +86,10 @@ def _overridden(document: Located, override: Override) -> Located:
     parts = changed.child("parts")
     if override.steps[0] not in SHARED or parts is None:
         return changed
-    items = tuple(_overridden(part, override) if part.entries else part for part in parts.items)
+    items = tuple(
+        _overridden(part, override) if part.entries and _takes(part, override.steps[0]) else part
+        for part in parts.items
+    )
     return changed.with_entries({**changed.entries, "parts": Located(items, parts.where)})
 
 
@@ -110,9 +113,33 @@ def _flat(document: Located) -> Iterator[Located]:
         yield document
         return
     validated(Suite, document)
+    parts = document.entries["parts"].items
     shared = {key: document.entries[key] for key in SHARED if key in document.entries}
-    for part in document.entries["parts"].items:
-        yield from _flat(_titled(join(part.with_entries(shared), part)))
+    for key, said in shared.items():
+        if not any(_takes(part, key) for part in parts):
+            known = [name for name in SHARED if any(_takes(part, name) for part in parts)]
+            raise ScenarioError(
+                said.where,
+                key=key,
+                problem=f"none of the parts has a setting `{key}`",
+                expected=f"one of {', '.join(known)}",
+            )
+    for part in parts:
+        own = {key: said for key, said in shared.items() if _takes(part, key)}
+        yield from _flat(_titled(join(part.with_entries(own), part)))
+
+
+def _takes(part: Located, key: str) -> bool:
+    """Whether a part, or one of a suite within it, has a setting that a suite may share.
+
+    A kind that is not known is told when the part itself is checked.
+    """
+    kind = part.child("kind")
+    if kind is not None and kind.value == SUITE:
+        return any(_takes(one, key) for one in part.at(("parts",)).items)
+    if kind is None or not isinstance(kind.value, str) or kind.value not in KINDS:
+        return True
+    return key in KINDS.get(kind.value).model.model_fields
 
 
 def _titled(document: Located) -> Located:

@@ -38,7 +38,12 @@ class PartWords:
         return cls(part, origin, vocabulary.ops[part.op])
 
     def fail(
-        self, path: Steps, problem: str, expected: str | None = None, nearest: str | None = None
+        self,
+        path: Steps,
+        problem: str,
+        expected: str | None = None,
+        nearest: str | None = None,
+        hint: str | None = None,
     ) -> NoReturn:
         """Raise about the value at `path`."""
         raise ScenarioError(
@@ -47,6 +52,7 @@ class PartWords:
             problem=problem,
             expected=expected,
             nearest=nearest,
+            hint=hint,
         )
 
     def spec(self, path: Steps, name: str, *others: str) -> AxisSpec:

@@ -179,6 +179,8 @@ class Part(Settings):
 class Suite(Settings):
     """Several parts in one run; `measure`, `check` and `cost` hold where a part is silent.
 
+    They reach the parts whose kind has them: a serving part has no `check`.
+
     Attributes:
         parts: Inline parts, already joined with what they extend.
     """

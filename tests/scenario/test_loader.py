@@ -223,6 +223,48 @@ def test_what_a_suite_shares_and_set_says_goes_to_every_part(loaded: Loaded) -> 
     assert [part.measure.seed for part in scenario.parts] == [0, 3]
 
 
+MIXED = """\
+schema: 1
+kind: suite
+check: {max_rms_ratio: 0.01}
+parts:
+  - {kind: kernel, op: step, backends: all, axes: {batch: [1]}}
+  - kind: suite
+    parts:
+      - kind: serving
+        engine: {name: vllm, model: m}
+        workload: {dataset: random}
+        axes: {concurrency: [1]}
+"""
+
+
+@pytest.mark.parametrize("overrides", [(), ("check.max_rms_ratio=0.02",)])
+def test_what_a_suite_shares_reaches_the_parts_whose_kind_has_it(
+    loaded: Loaded, overrides: tuple[str, ...]
+) -> None:
+    kernel, serving = loaded(MIXED, *overrides).parts
+    assert isinstance(kernel, KernelPart)
+    assert kernel.check.max_rms_ratio == (0.02 if overrides else 0.01)
+    assert "check" not in serving.to_json()
+
+
+def test_what_no_part_of_a_suite_has_is_refused(refusal: Refusal) -> None:
+    served = "\n".join(line for line in MIXED.splitlines() if "kernel" not in line) + "\n"
+    told = "check: none of the parts has a setting `check`; expected one of measure, cost"
+    assert refusal(served) == f"mine.yaml:3: {told}"
+    unshared = served.replace("check: {max_rms_ratio: 0.01}\n", "")
+    assert (
+        refusal(unshared, "check.max_rms_ratio=0.02") == f"--set check.max_rms_ratio=0.02: {told}"
+    )
+
+
+def test_a_misspelt_shared_setting_is_refused_with_the_nearest_one(refusal: Refusal) -> None:
+    assert refusal(MIXED.replace("check:", "chekc:")).endswith("did you mean 'check'?")
+    assert "max_rms_ratio" in refusal(MIXED.replace("max_rms_ratio", "max_rms_ration"))
+    own = MIXED.replace("workload:", "check: {}\n        workload:")
+    assert "check: unknown key" in refusal(own)
+
+
 def test_a_suite_names_other_scenarios_and_nested_suites(write: Write, base: str) -> None:
     write(SUITE, "inner.yaml")
     write(base, "single.yaml")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchx.core.errors import ScenarioError
-from benchx.scenario import MAX_POINTS, load
+from benchx.scenario import MAX_POINTS, Scenario, Vocabulary, expand, load
 
 Refusal = Callable[..., str]
 
@@ -299,3 +300,17 @@ def test_a_key_that_would_break_the_line_is_shown_escaped(
     told = refusal(f'{base}"{key}": 1\n')
     assert f": {key}: unknown key" in told
     assert told.isprintable()
+
+
+def test_of_very_many_backends_the_nearest_are_named_and_how_to_see_all(
+    loaded: Callable[..., Scenario], base: str, vocabulary: Vocabulary
+) -> None:
+    pairs = tuple(f"{kda}+{mla}" for kda in ("fla", "cudnn", "triton") for mla in "abcdef")
+    many = Vocabulary(ops={"mix": replace(vocabulary.ops["mix"], backends=pairs)})
+    with pytest.raises(ScenarioError) as refused:
+        expand(loaded(base.replace("[slow, fast]", "[fla+a, tritn+b]")), many)
+    told = str(refused.value)
+    assert "mine.yaml:4: backends.1: got 'tritn+b'; expected one of 18 backends, such as" in told
+    assert "did you mean 'triton+b'?" in told
+    assert "`benchx plan SCENARIO` with `backends: all` lists them" in told
+    assert sum(pair in told for pair in pairs) == 4
