@@ -110,7 +110,8 @@ def outcome_of(records: Sequence[LaunchRecord], launches: int) -> tuple[Outcome,
         what = f"launch {first.launch} was {first.outcome.value}: {first.reason}"
         return Outcome.PARTIAL, f"ok in {ok} of {launches} launches; {what}"
     if not ok:
-        return Outcome.PARTIAL, f"not measured yet, in none of {launches} launches"
+        each = f" in any of the {launches} launches" if launches > 1 else ""
+        return Outcome.PARTIAL, f"not measured yet{each}"
     return Outcome.OK, None
 
 

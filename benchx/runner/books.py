@@ -44,11 +44,19 @@ class Books:
         if self.kept:
             self._progress.note(f"{self.kept} of {size.records} measurements are there already")
 
+    @property
+    def added(self) -> int:
+        """Records that this process added."""
+        return len(self._writer.finished()) - self.kept
+
+    def is_done(self, launch: int) -> bool:
+        """Whether every point has a record in a launch."""
+        return not self._unrecorded(launch)
+
     def left(self, launch: int) -> list[Point]:
-        """Points without a record in a launch."""
-        finished = self._writer.finished()
-        points = self._plan.points_of(launch)
-        return [point for point in points if (point.point_id, launch) not in finished]
+        """Points to measure in a launch: without a record, and not to be carried over."""
+        failed = self._failed_before(launch)
+        return [point for point in self._unrecorded(launch) if point.point_id not in failed]
 
     def carry_over(self, launch: int) -> None:
         """Record without running what failed in an earlier launch.
@@ -56,11 +64,8 @@ class Books:
         A point carries figures only if it is ok in every launch, so another try can't help it,
         and a hang would cost its time limit once more.
         """
-        failed: dict[str, LaunchRecord] = {}
-        for record in self._writer.records:
-            if record.outcome is not Outcome.OK and record.launch < launch:
-                failed.setdefault(record.point_id, record)
-        for point in self.left(launch):
+        failed = self._failed_before(launch)
+        for point in self._unrecorded(launch):
             if point.point_id in failed:
                 first = failed[point.point_id]
                 reason = f"not run again, launch {first.launch} was: {first.reason}"
@@ -70,6 +75,19 @@ class Books:
                 )
                 self._writer.append(carried)
                 self._tell(carried)
+
+    def _unrecorded(self, launch: int) -> list[Point]:
+        finished = self._writer.finished()
+        points = self._plan.points_of(launch)
+        return [point for point in points if (point.point_id, launch) not in finished]
+
+    def _failed_before(self, launch: int) -> dict[str, LaunchRecord]:
+        """Point -> its first failure in an earlier launch."""
+        failed: dict[str, LaunchRecord] = {}
+        for record in self._writer.records:
+            if record.outcome is not Outcome.OK and record.launch < launch:
+                failed.setdefault(record.point_id, record)
+        return failed
 
     def on_record(self, record: LaunchRecord) -> None:
         """Count a record that was measured."""
@@ -91,7 +109,7 @@ class Books:
         self.write_points()
 
     def close_launches(self) -> None:
-        """The same for a run that stops in the middle of any launch."""
+        """The same for a run that stops, or was stopped, in the middle of any launch."""
         for launch in range(self._plan.launches):
             self._writer.finish_launch(launch)
         self.write_points()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import benchx
-from benchx.core.errors import BenchxError, ExitCode, StoreError
+from benchx.core.errors import BenchxError, ExitCode, NotComparable, StoreError
 from benchx.core.outcome import Outcome
 from benchx.runner.books import Books
 from benchx.runner.executor import Executor
@@ -85,6 +85,7 @@ def run(
         ScenarioError: The scenario asks for something that does not exist.
         UsageError: There is nothing to resume, or its scenario has changed.
         StoreError: The run folder can't be written.
+        NotComparable: The run to continue was measured on another device; it is left as it was.
         RunFailed: Workers can't start; as `Interrupted`: the run was asked to stop. What was
             measured until then is kept, and the hint says how to continue.
     """
@@ -98,21 +99,35 @@ def run(
             executor=executor or LocalExecutor(),
             progress=notes,
             interrupt=interrupt,
+            on_ready=books.carry_over,
             on_record=books.on_record,
             plugins=plugins,
             meanwhile=[load_writer, *([meanwhile] if meanwhile else [])],
         )
         books.start()
         try:
-            for launch in range(plan.launches):
-                books.carry_over(launch)
-                supervisor.run_launch(launch, books.left(launch))
-                books.finish_launch(launch)
+            _measure(plan, supervisor, books)
         except BenchxError as error:
-            with suppress(StoreError):
-                books.close_launches()
             raise _with_way_on(error, writer) from error
         return _summary(writer.path, books.kept, notes.notes)
+
+
+def _measure(plan: Plan, supervisor: Supervisor, books: Books) -> None:
+    """Every launch that is not done; one that stops early has its books closed all the same."""
+    try:
+        for launch in range(plan.launches):
+            if not books.is_done(launch):
+                supervisor.run_launch(launch, books.left(launch))
+                books.carry_over(launch)  # where no worker was needed
+                books.finish_launch(launch)
+        if books.kept:  # a kill may have left launches that are done without this
+            books.close_launches()
+    except BenchxError as error:
+        is_refused = isinstance(error, NotComparable) and not books.added
+        if not is_refused:  # else it stays as it was
+            with suppress(StoreError):
+                books.close_launches()
+        raise
 
 
 def _open(
@@ -129,6 +144,8 @@ def _open(
 def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
     """What was asked for; file names only, since folders of this machine are nobody's business."""
     program, *arguments = sys.argv or [""]
+    started = Path(program)  # `python -m benchx` starts the package's __main__.py
+    name = started.parent.name if started.name == "__main__.py" else started.name
     return RunMeta(
         run_id="",
         scenario=scenario.name,
@@ -136,7 +153,7 @@ def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
         resolved=scenario.to_json(),
         plan=plan.entries,
         seeds=plan.seeds,
-        command=(Path(program).name, *arguments),
+        command=(name, *arguments),
         started_at=now(),
         benchx_version=benchx.__version__,
     )

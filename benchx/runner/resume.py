@@ -88,10 +88,11 @@ def _plan_differences(before: Sequence[PlanEntry], after: Sequence[PlanEntry]) -
         return
     for what, points in (("gone", gone), ("new", added)):
         if points:
-            yield f"{len(points)} points are {what}, such as {points[0].label()}"
+            told = "1 point is" if len(points) == 1 else f"{len(points)} points are"
+            yield f"{told} {what}, such as {points[0].label()}"
     for name in old.keys() & new.keys():
         if old[name].launches != new[name].launches:
-            told = f"{old[name].point.label()} had {old[name].launches} launches"
+            told = f"launches of {old[name].point.label()} were {old[name].launches}"
             yield f"{told}, now {new[name].launches}"
 
 

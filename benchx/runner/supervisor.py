@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from benchx.core.errors import NotComparable, RunFailed
 from benchx.core.outcome import Outcome
@@ -63,6 +64,8 @@ class Supervisor:
         executor: Where workers run.
         progress: Told of phases, and of workers that had to be replaced.
         interrupt: Looked at several times a second.
+        on_ready: Called with the launch when a worker stands on the run's own kind of device; until
+            then nothing is written but its log.
         on_record: Called after each record was written.
         plugins: Modules that workers import first.
         meanwhile: Called once each, while the first worker starts.
@@ -76,12 +79,14 @@ class Supervisor:
         executor: Executor,
         progress: Progress,
         interrupt: Interrupt,
+        on_ready: Callable[[int], None],
         on_record: Callable[[LaunchRecord], None],
         plugins: Sequence[str] = (),
         meanwhile: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._plan, self._writer, self._executor = plan, writer, executor
-        self._progress, self._interrupt, self._on_record = progress, interrupt, on_record
+        self._progress, self._interrupt = progress, interrupt
+        self._tell_ready, self._on_record = on_ready, on_record
         self._plugins, self._meanwhile = tuple(plugins), list(meanwhile)
         self._next_worker = 1 + max((info.worker for info in writer.launches), default=-1)
 
@@ -176,6 +181,7 @@ class Supervisor:
             ceilings=ready.ceilings,
         )
         self._writer.append_launch(watch.info)
+        self._tell_ready(watch.launch)
 
     def _close(self, watch: _Watch) -> None:
         if watch.info is None:
@@ -263,10 +269,17 @@ _MUST_AGREE = ("name", "vendor", "arch", "count")
 def _check_same_device(ready: Ready, earlier: Sequence[LaunchInfo]) -> None:
     """Launches of one run are replicates of each other: all on the same kind of device."""
     for info in earlier:
-        for key in _MUST_AGREE:
-            if info.device.get(key) != ready.device.get(key):
-                raise NotComparable(
-                    f"this run was measured on {key} {info.device.get(key)!r}, "
-                    f"now it is {ready.device.get(key)!r}",
-                    hint="continue it on the same kind of device, or start a new run",
-                )
+        before, here = info.device, ready.device
+        if any(before.get(key) != here.get(key) for key in _MUST_AGREE):
+            raise NotComparable(
+                f"this run was measured on {_told(before)}, but here is {_told(here)}",
+                hint="continue it on the same kind of device, or start a new run",
+            )
+
+
+def _told(device: Mapping[str, Any]) -> str:
+    """`2 x NVIDIA H200 (nvidia, sm_90)`; what is not known of it is left out."""
+    name, vendor, arch, count = (device.get(key) for key in _MUST_AGREE)
+    whole = str(name or "a device without a name")
+    kind = ", ".join(str(word) for word in (vendor, arch) if word is not None)
+    return (f"{count} x {whole}" if count is not None else whole) + (f" ({kind})" if kind else "")

@@ -102,7 +102,8 @@ def test_a_point_that_failed_in_one_launch_is_partial_and_has_no_figure(tmp_path
 def test_a_point_that_is_not_measured_yet_is_partial(tmp_path: Path) -> None:
     row = row_of(tmp_path, [])
     assert (row["outcome"], row["launches"]) == ("partial", 0)
-    assert row["reason"] == "not measured yet, in none of 3 launches"
+    assert row["reason"] == "not measured yet in any of the 3 launches"
+    assert outcome_of([], launches=1) == (Outcome.PARTIAL, "not measured yet")
 
 
 def test_an_interrupted_run_shows_what_it_has_and_in_how_many_launches(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from benchx.core.errors import ExitCode
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.runner import Advance, Silent, run
+from benchx.runner import Advance, RunSummary, Silent, run
 from benchx.scenario import Vocabulary, load
-from benchx.store import RunStatus, read_run
+from benchx.store import RunStatus, read_meta, read_run
 
 TEXT = """\
 schema: 1
@@ -79,3 +80,23 @@ def test_a_run_with_good_and_bad_backends_ends_with_a_row_for_each(
     assert [advance.done for advance in listener.advances] == list(range(1, 6))
     assert listener.advances[-1].left_s == 0
     assert list(cached.glob("ceilings-*.json"))
+
+
+@pytest.mark.parametrize(
+    ("program", "stored"),
+    [
+        ("/opt/lib/benchx/__main__.py", "benchx"),
+        ("/opt/bin/benchx", "benchx"),
+        ("/srv/measure.py", "measure.py"),
+    ],
+)
+def test_a_run_stores_its_command_as_it_was_typed_without_folders(
+    write_scenario: Callable[..., Path],
+    fake_run: Callable[..., RunSummary],
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    stored: str,
+) -> None:
+    monkeypatch.setattr("sys.argv", [program, "run", "s.yaml"])
+    summary = fake_run(write_scenario("good"))
+    assert read_meta(summary.path).command == (stored, "run", "s.yaml")

@@ -201,10 +201,16 @@ def test_a_run_without_its_empty_folders_is_resumed(write_scenario: Write, fake_
     assert fake_run(scenario, resume=folder).written == 1
 
 
-def _unfinish(folder: Path) -> Path:
+def _unfinish(folder: Path, records: int = 1) -> Path:
     journal = folder / "records.jsonl"
-    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:records]))
     return folder
+
+
+def _contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """What is stored of a run, and which file holds it: one that is replaced is another."""
+    names = ("run.json", "records.jsonl", "launches.jsonl", "points.parquet")
+    return {name: ((folder / name).read_bytes(), (folder / name).stat().st_ino) for name in names}
 
 
 def _set_start(folder: Path, started_at: str) -> None:
@@ -293,9 +299,9 @@ def test_a_default_that_has_changed_is_named(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda plan: plan[:1], r"1 points are gone, such as fake/good batch=1 size=2"),
+        (lambda plan: plan[:1], r"1 point is gone, such as fake/good batch=1 size=2"),
         (lambda plan: (replace(plan[0], launches=3), plan[1]),
-         r"fake/good batch=1 size=1 had 1 launches, now 3"),
+         r"launches of fake/good batch=1 size=1 were 1, now 3"),
     ],
 )  # fmt: skip
 def test_a_plan_that_has_changed_otherwise_is_told_by_its_points(
@@ -314,15 +320,19 @@ def test_a_plan_that_has_changed_otherwise_is_told_by_its_points(
         fake_run(scenario, resume=folder)
 
 
-def test_a_run_is_not_resumed_on_another_device(
+def test_a_run_is_not_resumed_on_another_device_and_stays_as_it_was(
     write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = write_scenario("good", sizes="1, 2")
-    folder = _unfinish(fake_run(scenario).path)
+    scenario = write_scenario("segfault", "good", launches=2)
+    folder = _unfinish(fake_run(scenario).path, records=2)
+    before = _contents(folder)
     monkeypatch.setenv("FAKE_DEVICE", "other")
-    with pytest.raises(NotComparable, match="measured on name 'fake', now it is 'other'"):
+    told = r"measured on 1 x fake \(cpu, none\), but here is 1 x other \(cpu, none\) \(continue it"
+    with pytest.raises(NotComparable, match=told):
         fake_run(scenario, resume=folder)
-    assert len(read_run(folder).records) == 1
+    assert _contents(folder) == before
+    monkeypatch.delenv("FAKE_DEVICE")
+    assert fake_run(scenario, resume=folder).status is RunStatus.COMPLETE
 
 
 def test_a_folder_that_is_no_run_is_not_resumed(

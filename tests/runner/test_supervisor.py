@@ -106,6 +106,7 @@ def supervise(
         executor=executor,
         progress=Silent(),
         interrupt=interrupt or Interrupt(),
+        on_ready=lambda launch: None,
         on_record=lambda record: None,
         meanwhile=meanwhile,
     ).run_launch(0, POINTS)
