@@ -52,7 +52,7 @@ def draw_kv(
             hint="name a machine (--hardware) or a run (--run)",
         )
     with themed():
-        frame = _frame(report, sources)
+        frame = _frame(report, sources, is_measured=bool(seconds))
         figure = new_figure(frame, _HEIGHT_IN)
         axes = figure.add_subplot()
         labels = [_curve(axes, report, seconds), *_tiers(axes, report)]
@@ -61,14 +61,18 @@ def draw_kv(
         return write_chart(figure, path, frame.title)
 
 
-def _frame(report: KvReport, sources: Sequence[str]) -> Frame:
+def _frame(report: KvReport, sources: Sequence[str], *, is_measured: bool) -> Frame:
     assert report.prefill is not None
+    starts = [row.loading_wins_from for row in report.tiers]
+    has_dots = any(first is not None and _is_shown(first, report) for first in starts)
+    dots = " Black dots: from there on." if has_dots else ""
+    points = "; points: measured" if is_measured else ""
     return Frame(
         title=f"{report.arch.title}: from which tier is loading a prefix faster than computing it?",
         notes=(
-            "A tier above the curve loads a prefix of that length faster than it is computed "
-            "(dots: from there on). "
-            f"Curve: bytes left behind / prefill time; prefill: {report.prefill.source}.",
+            "A tier above the curve loads a prefix of that length faster than it is computed."
+            + dots,
+            f"Curve: bytes left behind / prefill time; prefill: {report.prefill.source}{points}.",
             f"Cache {report.form.cache_dtype}, state {report.form.state_dtype}; tiers: "
             + "; ".join(dict.fromkeys(row.tier.source for row in report.tiers))
             + ".",
@@ -112,10 +116,15 @@ def _tiers(axes: Axes, report: KvReport) -> list[EndLabel]:
         height = row.tier.bandwidth_gb_s
         axes.axhline(height, color=FAINT, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
         first = row.loading_wins_from
-        if first is not None and report.contexts[0].context <= first <= last:
+        if first is not None and _is_shown(first, report):
             axes.plot([first], [height], "o", color=EDGE, markersize=4, zorder=5)
         labels.append(EndLabel(f"{row.tier.name} {height:.3g}", last, height, FAINT))
     return labels
+
+
+def _is_shown(tokens: int, report: KvReport) -> bool:
+    """Whether the length lies within the chart."""
+    return report.contexts[0].context <= tokens <= report.contexts[-1].context
 
 
 def _scales(axes: Axes, report: KvReport) -> None:

@@ -10,8 +10,9 @@ from benchx.core.units import format_count
 from benchx.reporting.chart_canvas import (
     Frame,
     check_chart_file,
-    legend_above,
+    legend_height_in,
     new_figure,
+    shared_legend,
     themed,
     write_chart,
 )
@@ -44,19 +45,22 @@ def draw_versus(curves: Curves, path: Path, *, about: str, source: str) -> Path:
     styles = styles_for(curve["pattern"] for curve in curves)
     frame = Frame(
         title="From which length on do the model's own layers beat one kind of attention?",
-        notes=(f"{about}. own: layers as published; all_mla, all_kda: that attention in all.",),
+        notes=(
+            f"{about}. own: layers as published; all_mla, all_kda: that attention in every layer.",
+        ),
         source=source,
     )
+    labels = {name: name for name in styles}
     with themed():
-        figure = new_figure(frame, _HEIGHT_IN)
+        figure = new_figure(frame, _HEIGHT_IN, above_in=legend_height_in(labels))
+        shared_legend(figure, styles, labels)
         row = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (phase, batch) in zip(row, panels, strict=True):
             chosen = [c for c in curves if (c["phase"], c["batch"]) == (phase, batch)]
             _panel(axes, chosen, styles)
-            axes.set_title(f"{phase}, batch {batch}", pad=18)
+            axes.set_title(f"{phase}, batch {batch}")
             axes.set_xlabel(_X[phase])
         row[0].set_ylabel("ms")
-        legend_above(row[0], styles, {name: name for name in styles})
         return write_chart(figure, path, frame.title)
 
 

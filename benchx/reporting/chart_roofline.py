@@ -102,7 +102,10 @@ def _draw_roof(axes: Axes, points: pd.DataFrame, roof: _Roof) -> None:
     bottom = min(float(points["rate"].min()), roof.slope * left)
     top = max(float(points["rate"].max()), roof.flat)
     axes.plot([left, roof.ridge, right], [roof.slope * left, roof.flat, roof.flat], color=INK)
-    axes.axvline(roof.ridge, color=FAINT, linewidth=0.6, linestyle=(0, (2, 2)))
+    axes.plot(  # up to the roof, above which its names stand
+        [roof.ridge, roof.ridge], [bottom / 2, roof.flat], color=FAINT, linewidth=0.6,
+        linestyle=(0, (2, 2)),
+    )  # fmt: skip
     axes.set_xlim(left, right)
     axes.set_ylim(bottom / 2, top * 2.2)
 

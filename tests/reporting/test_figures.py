@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from matplotlib import colors
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from benchx.reporting.chart_canvas import themed, write_figure
 from benchx.reporting.chart_layout import categories_of, lines_of, scaling_of
@@ -227,9 +228,12 @@ def test_crowded_ticks_are_thinned() -> None:
 def test_the_ceilings_are_named_where_no_point_lies(
     make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
-    """Points close below the slope, as a decode has them, and far to the right of it."""
+    """Points at its left end or close below the slope, as a decode has them, and far to the right.
+
+    On no line either, such as the one where the ceilings meet.
+    """
     batches = [{"heads": 8, "batch": batch} for batch in range(1, 61)]
-    for spread in (1.0, 20.0):
+    for spread in (0.01, 1.0, 20.0):
         rows = make_rows("kda_decode", batches, {"a": [1.0] * 60}, run_id="r")
         for index, row in enumerate(rows):
             intensity = 1.1 ** (index * spread)  # FLOP per byte
@@ -237,10 +241,20 @@ def test_the_ceilings_are_named_where_no_point_lies(
             row["compute_tflop_s"] = row["bandwidth_gb_s"] * intensity / 1e3
         figures = plan_figures(section_of(rows), styles_for(["a"]))
         plan = next(plan for plan in figures.plans if plan.name.endswith("roofline"))
-        assert_no_text_on_a_point(drawn(plan))
+        assert_no_text_on_a_point_or_line(drawn(plan))
 
 
-def assert_no_text_on_a_point(figure: Figure) -> None:
+def along(line: Line2D) -> list[tuple[float, float]]:
+    """Places a pixel or so apart on a line, in pixels."""
+    corners = line.get_transform().transform(line.get_xydata())
+    return [
+        (x0 + (x1 - x0) * step / 1000, y0 + (y1 - y0) * step / 1000)
+        for (x0, y0), (x1, y1) in itertools.pairwise(corners)
+        for step in range(1001)
+    ]
+
+
+def assert_no_text_on_a_point_or_line(figure: Figure) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Annotation
 
@@ -253,6 +267,8 @@ def assert_no_text_on_a_point(figure: Figure) -> None:
         if line.get_marker() not in ("None", None):
             for x, y in axes.transData.transform(line.get_xydata()):
                 assert not any(box.contains(x, y) for box in boxes)
+        else:
+            assert not any(box.contains(x, y) for x, y in along(line) for box in boxes)
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other)
     for box in boxes:
