@@ -4,12 +4,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 _SHOWN = 40
+
+
+def check_fields(data: Mapping[str, Any], kind: type) -> None:
+    """Compare data from JSON with the fields of the dataclass that is to be made of it.
+
+    It looks at names, lists, mappings and words of a choice, which is what making it can trip over;
+    `check_shape` looks at the rest of what was made.
+
+    Raises:
+        ValueError: The first field that is missing, that is none, or that differs: its name, and
+            what it holds and should.
+    """
+    known = {field.name: field for field in fields(kind) if field.init}
+    for name, value in data.items():
+        if name not in known:
+            raise ValueError(f"{name}: no field of that name is known")
+        if value is not None or _is_needed(known[name]):
+            _check_form(value, _hints(kind)[name], name)
+    for name, field in known.items():
+        if name not in data and _is_needed(field):
+            raise ValueError(f"{name}: missing")
+
+
+def _is_needed(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _check_form(value: object, hint: Any, path: str) -> None:  # noqa: ANN401 - an annotation
+    options = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    option = next((one for one in options if one is not type(None)), hint)
+    origin = get_origin(option) or option
+    if origin is tuple and not isinstance(value, list):
+        raise ValueError(_told(value, path, "list"))
+    if isinstance(origin, type) and issubclass(origin, Enum):
+        words = [member.value for member in origin]
+        if value not in words:
+            raise ValueError(_told(value, path, f"one of {', '.join(map(str, words))}"))
+    if is_dataclass(origin) or origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise ValueError(_told(value, path, "mapping"))
+        if isinstance(origin, type) and is_dataclass(origin):
+            _check_inner(value, origin, path)
+
+
+def _check_inner(value: Mapping[str, Any], kind: type, path: str) -> None:
+    try:
+        check_fields(value, kind)
+    except ValueError as error:
+        raise ValueError(f"{path}.{error}") from error
 
 
 def check_shape(value: object) -> None:

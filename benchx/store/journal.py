@@ -14,6 +14,7 @@ from typing import Any
 from benchx.core.errors import StoreError
 from benchx.store.faults import storing
 from benchx.store.plain import to_line
+from benchx.store.restore import CHANGED
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,7 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _corrupt(path: Path, number: int) -> StoreError:
-    return StoreError(
-        f"{path}:{number}: this line is not a JSON object",
-        hint="the file was changed by something else; restore it, or start a new run",
-    )
+    return StoreError(f"{path}:{number}: this line is not a JSON object", hint=CHANGED)
 
 
 class Journal:

@@ -11,10 +11,9 @@ from typing import Any
 from benchx.core.errors import StoreError
 from benchx.core.point import Point
 from benchx.core.record import SCHEMA
-from benchx.core.shape import check_shape
 from benchx.store.faults import storing
-from benchx.store.migrations import migrate
 from benchx.store.plain import plain
+from benchx.store.restore import CHANGED, restored, told
 
 RUN_FILE = "run.json"
 
@@ -74,12 +73,22 @@ class RunMeta:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunMeta:
-        """Restore what `to_json` wrote; raises KeyError or TypeError for anything else."""
-        plan = tuple(
-            PlanEntry(Point.from_json(entry), int(entry["launches"])) for entry in data["plan"]
-        )
+        """Restore what `to_json` wrote; raises ValueError, KeyError or TypeError otherwise."""
+        plan = tuple(_entry(entry, f"plan.{index}") for index, entry in enumerate(data["plan"]))
         fixed = {"plan": plan, "seeds": tuple(data["seeds"]), "command": tuple(data["command"])}
         return cls(**{**data, **fixed})
+
+
+def _entry(data: object, path: str) -> PlanEntry:
+    """A point of the plan; raises ValueError with the path of what it lacks."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{path}: got {data!r:.40}, expected mapping")
+    for name in ("kind", "subject", "backend", "params", "part", "launches"):
+        if name not in data:
+            raise ValueError(f"{path}.{name}: missing")
+    if not isinstance(data["params"], Mapping):
+        raise ValueError(f"{path}.params: got {data['params']!r:.40}, expected mapping")
+    return PlanEntry(Point.from_json(data), data["launches"])
 
 
 def encode_meta(meta: RunMeta) -> bytes:
@@ -91,7 +100,7 @@ def read_meta(folder: Path) -> RunMeta:
     """Read run.json of a run folder.
 
     Raises:
-        StoreError: When the folder is not a run, or was written by a newer benchx.
+        StoreError: When the folder is not a run, was written by a newer benchx, or is damaged.
     """
     path = folder / RUN_FILE
     if not path.is_file():
@@ -100,8 +109,6 @@ def read_meta(folder: Path) -> RunMeta:
         content = path.read_bytes()
     try:
         document = json.loads(content)
-        meta = RunMeta.from_json(migrate(document, "run", where=str(path)))
-        check_shape(meta)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{path} is not readable as a run: {error!r}") from error
-    return meta
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a run: {told(error)}", hint=CHANGED) from error
+    return restored(document, RunMeta, "run", where=str(path))

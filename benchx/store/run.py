@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
 
 from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
-from benchx.core.shape import check_shape
 from benchx.store.journal import Entries, read_entries
 from benchx.store.launches import LaunchInfo, latest
 from benchx.store.meta import RunMeta, read_meta
-from benchx.store.migrations import Document, Kind, migrate
+from benchx.store.migrations import Kind
 from benchx.store.points import ROW_RULES, PointTable, Row, read_points
+from benchx.store.restore import StoredT, restored
 from benchx.store.samples import SampleFolder, SampleKey, Samples
 
 RECORDS_FILE = "records.jsonl"
@@ -24,8 +23,6 @@ LAUNCHES_FILE = "launches.jsonl"
 POINTS_FILE = "points.parquet"
 SAMPLES_FOLDER = "samples"
 LOGS_FOLDER = "logs"
-
-T = TypeVar("T")
 
 
 class RunStatus(StrEnum):
@@ -89,14 +86,14 @@ def read_run(path: Path) -> Run:
     meta = read_meta(path)
     record_lines = _entries(path / RECORDS_FILE)
     launch_lines = _entries(path / LAUNCHES_FILE)
-    records = _parse(path / RECORDS_FILE, record_lines, "record", LaunchRecord.from_json)
+    records = _parse(path / RECORDS_FILE, record_lines, "record", LaunchRecord)
     _check(path / RECORDS_FILE, meta, records)
     points = path / POINTS_FILE
     table = read_points(points) if points.is_file() else PointTable((), -1)
     return Run(
         path=path,
         meta=meta,
-        launches=latest(_parse(path / LAUNCHES_FILE, launch_lines, "launch", LaunchInfo.from_json)),
+        launches=latest(_parse(path / LAUNCHES_FILE, launch_lines, "launch", LaunchInfo)),
         records=records,
         rows=table.rows,
         rows_current=(table.records, table.rules) == (len(records), ROW_RULES),
@@ -116,18 +113,9 @@ def _torn_notes(files: dict[str, Entries]) -> tuple[str, ...]:
     )
 
 
-def _parse(
-    path: Path, entries: Entries, kind: Kind, build: Callable[[Document], T]
-) -> tuple[T, ...]:
-    built: list[T] = []
-    for number, item in enumerate(entries.items, start=1):
-        where = f"{path}:{number}"
-        try:
-            built.append(build(migrate(item, kind, where=where)))
-            check_shape(built[-1])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"{where}: not a {kind}: {error}") from error
-    return tuple(built)
+def _parse(path: Path, entries: Entries, kind: Kind, form: type[StoredT]) -> tuple[StoredT, ...]:
+    lines = enumerate(entries.items, start=1)
+    return tuple(restored(item, form, kind, where=f"{path}:{number}") for number, item in lines)
 
 
 def _check(path: Path, meta: RunMeta, records: Sequence[LaunchRecord]) -> None:

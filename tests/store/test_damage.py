@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,11 @@ from benchx.runner.aggregate import load_run
 from benchx.store import LaunchInfo, RunMeta, RunWriter
 
 FILES = ("run.json", "records.jsonl", "launches.jsonl")
+
+PYTHON = re.compile(
+    r"Error\b|__init__|object|attribute|argument|subscript|iterable|\(b?['\"]|NoneType"
+)
+"""What Python's own exceptions say."""
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -59,6 +65,15 @@ def places(data: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - any JSON
             yield from places(data[key])
 
 
+def refusal(folder: Path) -> str:
+    """How reading a run is refused; empty when it is not."""
+    try:
+        load_run(folder)
+    except StoreError as error:
+        return error.message
+    return ""
+
+
 @given(data=st.data())
 @settings(
     max_examples=200,
@@ -78,6 +93,87 @@ def test_whatever_stands_in_the_place_of_a_value_is_read_or_refused(
     for name, text in whole.items():
         (folder / name).write_text(json.dumps(document) + "\n" if name == damaged else text)
     with suppress(StoreError):
+        load_run(folder)
+
+
+@given(data=st.data())
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_refusal_speaks_in_the_words_of_python(
+    folder: Path, whole: dict[str, str], data: st.DataObject
+) -> None:
+    damaged = data.draw(st.sampled_from(FILES))
+    document = json.loads(whole[damaged])
+    container, key = data.draw(st.sampled_from(list(places(document))))
+    if data.draw(st.booleans()):
+        container[key] = data.draw(st.sampled_from([None, 7.5, "x", [None], {}, {"a": None}]))
+    else:
+        del container[key]
+    for name, text in whole.items():
+        (folder / name).write_text(json.dumps(document) + "\n" if name == damaged else text)
+    message = refusal(folder)
+    assert not PYTHON.search(message), message
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it is empty"),
+        (b'{"run_id": "a', "not JSON at line 1, column 12"),
+        (b"[1, 2]", "it holds a list in the place of a mapping"),
+        (b"null", "it holds null in the place of a mapping"),
+        (b"7", "it holds 7 in the place of a mapping"),
+        (b"\x80\x81\xff\x00PAR1", "it is not text"),
+    ],
+)
+def test_a_broken_run_json_is_told_plainly_with_what_to_do(
+    folder: Path, whole: dict[str, str], content: bytes, told: str
+) -> None:
+    for file, text in whole.items():
+        (folder / file).write_bytes(content if file == "run.json" else text.encode())
+    with pytest.raises(StoreError) as refused:
+        load_run(folder)
+    assert f"{folder}/run.json: " in refused.value.message
+    assert told in refused.value.message
+    assert not PYTHON.search(refused.value.message)
+    assert refused.value.hint is not None
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "launches.jsonl"])
+@pytest.mark.parametrize("line", [b"[1]", b"null", b"", b"\x80\x81\xff\x00", b'{"schema": 1'])
+def test_a_broken_line_is_told_plainly_with_what_to_do(
+    folder: Path, whole: dict[str, str], name: str, line: bytes
+) -> None:
+    for file, text in whole.items():
+        (folder / file).write_bytes(line + b"\n" if file == name else text.encode())
+    with pytest.raises(StoreError, match=rf"{name}:1: this line is not a JSON object") as refused:
+        load_run(folder)
+    assert refused.value.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("run.json", {"plan": [None]}, "plan.0: got None, expected mapping"),
+        ("run.json", {"plan": [{"kind": "kernel"}]}, "plan.0.subject: missing"),
+        ("run.json", {"plan": 7}, "plan: got 7, expected list"),
+        ("run.json", {"extra": 7}, "extra: no field of that name is known"),
+        ("records.jsonl", {"outcome": "good"}, "outcome: got 'good', expected one of ok, wrong"),
+        ("records.jsonl", {"check": []}, r"check: got \[\], expected mapping"),
+        ("records.jsonl", {"check": {"bound": 1}}, "check.rms_ratio: missing"),
+        ("launches.jsonl", {"control_ms": 7}, "control_ms: got 7, expected list"),
+    ],
+)
+def test_a_broken_field_is_named(
+    folder: Path, whole: dict[str, str], name: str, change: dict[str, object], told: str
+) -> None:
+    for file, text in whole.items():
+        document = json.loads(text) | change if file == name else json.loads(text)
+        (folder / file).write_text(json.dumps(document) + "\n")
+    with pytest.raises(StoreError, match=told):
         load_run(folder)
 
 
