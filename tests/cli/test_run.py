@@ -265,7 +265,7 @@ def test_a_real_run_tells_its_progress_on_stderr_and_its_result_on_stdout(scenar
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     progress = done.stderr.splitlines()
-    assert progress[0].startswith("2 points in 1 launches -> results/tiny-")
+    assert progress[0].startswith("2 points in 1 launch -> results/tiny-")
     assert [line.split("]")[0] for line in progress if line.startswith("[")] == ["[1/2", "[2/2"]
     assert "recurrent" in done.stdout
     assert "complete" in done.stdout
