@@ -17,7 +17,12 @@ class Level(Protocol):
     """How points of one kind are planned (in the parent) and measured (in a worker)."""
 
     def settings(self, part: Any) -> dict[str, Any]:  # noqa: ANN401 - each level has its own part
-        """What a worker must know of a scenario part, as plain data."""
+        """What a worker must know of a scenario part, as plain data.
+
+        Raises:
+            UsageError: The part can't be measured at all; the message begins with the key that is
+                to blame (`engine.args: ...`).
+        """
 
     def groups(self, points: Sequence[Point]) -> tuple[Group, ...]:
         """Points of this level, in plan order, as they are measured together."""

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchx.core.device import Device
+from benchx.core.errors import ScenarioError, UsageError
 from benchx.core.point import Point
 from benchx.ops.base import Unavailable
 from benchx.runner.catalog import LEVELS
 from benchx.runner.spec import Group, Settings
 from benchx.scenario import Scenario, Vocabulary, expand
+from benchx.scenario.located import Located
+from benchx.scenario.schema import Part
 from benchx.store import PlanEntry
 
 
@@ -57,16 +60,28 @@ class Plan:
 
 
 def make_plan(scenario: Scenario, vocabulary: Vocabulary) -> Plan:
-    """Expand a scenario; raises ScenarioError for what it says about operators and axes."""
+    """Expand a scenario; raises ScenarioError for what can't be measured as it says."""
     points = expand(scenario, vocabulary)
     launches = [part.measure.launches for part in scenario.parts]
     return Plan(
         entries=tuple(PlanEntry(point, launches[point.part]) for point in points),
         settings={
-            index: LEVELS.get(part.kind).settings(part) for index, part in enumerate(scenario.parts)
+            index: _settings(part, origin)
+            for index, (part, origin) in enumerate(
+                zip(scenario.parts, scenario.origins, strict=True)
+            )
         },
         seeds=tuple(part.measure.seed for part in scenario.parts),
     )
+
+
+def _settings(part: Part, origin: Located) -> Settings:
+    """How a part is measured; a level begins its complaint with the key that it is about."""
+    try:
+        return LEVELS.get(part.kind).settings(part)
+    except UsageError as error:
+        where = origin.at(error.message.partition(": ")[0].split(".")).where
+        raise ScenarioError(where, problem=error.message, hint=error.hint) from error
 
 
 def group_points(points: Iterable[Point]) -> tuple[Group, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchx.architectures import load_architecture
 from benchx.core.device import Device
-from benchx.core.errors import BenchxError, StoreError
+from benchx.core.errors import BenchxError, StoreError, UsageError
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.ops.base import Unavailable
@@ -19,10 +19,10 @@ from benchx.runner.serving_search import SearchedPoint
 from benchx.runner.serving_settings import engine_settings, settings_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
-from benchx.scenario.serving import engine_key
+from benchx.scenario.serving import ENGINE_AXES, engine_key
 from benchx.serving.engines.catalog import ENGINES
 from benchx.serving.engines.process import EngineFailed
-from benchx.serving.engines.session import RunningEngine, running
+from benchx.serving.engines.session import RunningEngine, running, settings_from
 
 if TYPE_CHECKING:
     from benchx.scenario import ServingPart
@@ -38,10 +38,21 @@ class ServingLevel:
         self._spent_usd: dict[int, float] = {}  # of this process, which is one launch, by part
 
     def settings(self, part: ServingPart) -> dict[str, Any]:
-        """See `Level.settings`; an architecture that can't be read is said before anything runs."""
+        """See `Level.settings`; what no start of the engine could do with is said before any runs.
+
+        Raises:
+            UsageError: Its architecture can't be read, or the engine can make no command line or
+                no address of the settings.
+        """
         if part.engine.architecture is not None:
-            load_architecture(part.engine.architecture)
-        return settings_of(part)
+            try:
+                load_architecture(part.engine.architecture)
+            except BenchxError as error:
+                told = f"engine.architecture: {error.message}"
+                raise UsageError(told, hint=error.hint) from error
+        settings = settings_of(part)
+        _check_start(part, settings)
+        return settings
 
     def groups(self, points: Sequence[Point]) -> tuple[Group, ...]:
         """Points that one start of the engine serves form a group."""
@@ -71,6 +82,15 @@ class ServingLevel:
                 session.record(point, why.outcome, started_at=now(), reason=str(why))
             return
         _EngineRun(group, settings, session, self._spent_usd).measure()
+
+
+def _check_start(part: ServingPart, settings: Settings) -> None:
+    """Have the engine make its command line and address, swept settings at their first value."""
+    values = {name: one[0] for name, one in part.axes.items()} | part.fixed
+    swept = {name: value for name, value in values.items() if name in ENGINE_AXES}
+    engine, asked = ENGINES.get(part.engine.name), settings_from({**settings["engine"], **swept})
+    engine.launch(asked, port=1)
+    engine.endpoint(asked, port=1)
 
 
 class _EngineRun:

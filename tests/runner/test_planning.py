@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from benchx.core.device import Device
+from benchx.core.errors import ScenarioError
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.runner.drift import INTERVAL_S, DriftWatch
 from benchx.runner.interrupts import Interrupt, catching_interrupts
 from benchx.runner.plan import describe, group_points, make_plan
-from benchx.scenario import Vocabulary, load
+from benchx.scenario import Vocabulary, load, shipped
 
 CPU = Device(
     vendor="cpu",
@@ -75,6 +76,44 @@ def test_a_timer_that_needs_a_gpu_is_seen_before_anything_runs_unless_the_backen
     told = {p.point.backend: str(p.unavailable) for p in describe(*scenario("graph"), CPU)}
     assert "needs a GPU, this is some cpu" in told["good"]
     assert "not installed" in told["absent"]
+
+
+SERVING = """\
+schema: 1
+name: serving
+kind: serving
+engine:
+  name: vllm
+  model: m
+  {}
+workload: {{dataset: random, input_len: 8, output_len: 4, requests: 20}}
+axes: {{concurrency: [1], max_num_seqs: [1, 4k]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("args: {port: 3}", "engine.args: --port is set by a field of `engine` already"),
+        ("args: {max_num_seqs: 3}", "engine.args: --max-num-seqs is set by a field"),
+        ("args: {foo: {a: 1}, bar: false}", "engine.args: --bar has the value"),
+        ("architecture: kimi-k4", "engine.architecture: unknown architecture 'kimi-k4'"),
+    ],
+)
+def test_what_no_start_of_an_engine_can_do_with_is_refused_before_the_run_with_its_line(
+    tmp_path: Path, line: str, told: str
+) -> None:
+    (tmp_path / "s.yaml").write_text(SERVING.format(line))
+    with pytest.raises(ScenarioError) as refused:
+        make_plan(load(tmp_path / "s.yaml"), Vocabulary(ops={}))
+    assert f"s.yaml:7: {told}" in str(refused.value)
+    (tmp_path / "s.yaml").write_text(SERVING.format("args: {swap-space: 4}"))
+    assert len(make_plan(load(tmp_path / "s.yaml"), Vocabulary(ops={})).entries) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name.startswith("serving-")])
+def test_every_shipped_serving_scenario_can_be_planned_without_its_engine(name: str) -> None:
+    assert make_plan(load(name), Vocabulary(ops={})).entries
 
 
 def test_points_that_differ_in_the_backend_only_are_measured_together(
