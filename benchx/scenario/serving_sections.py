@@ -23,6 +23,11 @@ _SECRET_NAME = re.compile(
     r"^(proxy-)?authorization$|^cookie$|api[-_]?key$|secret|password|(^|[-_])token$", re.IGNORECASE
 )
 
+_SECRET_FIELD = re.compile(
+    r"^authorization$|api[-_]?key$|secret|password|^(hf|auth|access)[-_]token$", re.IGNORECASE
+)
+"""Of flags and request fields, where many a `..._token` is one that a model reads."""
+
 LENGTHS_EXPECTED = "a number of tokens such as 1024 or 8k, or {kind: uniform, low: .., high: ..}"
 
 
@@ -79,16 +84,20 @@ def _holds_secret(parts: SplitResult) -> bool:
     return "@" in parts.netloc or any(_SECRET_QUERY.search(name) for name, _ in written)
 
 
-def _no_secrets(value: object) -> object:
-    """Headers and variables are stored with the results; what is secret is named, not written."""
-    for name in value if isinstance(value, Mapping) else ():
-        if _SECRET_NAME.search(str(name)):
-            raise UnitError(
-                f"{name} with a value",
-                "no secret in a scenario: export the variable in the shell (the engine inherits "
-                "it), or name it in header_env or api_key_env",
-            )
-    return value
+def _no_secrets(names: re.Pattern[str]) -> Callable[[object], object]:
+    """What is stored with the results holds no secret: that is named, not written."""
+
+    def read(value: object) -> object:
+        for name, item in value.items() if isinstance(value, Mapping) else ():
+            if names.search(str(name)) and not isinstance(item, bool):
+                raise UnitError(
+                    f"{name} with a value",
+                    "no secret in a scenario: export the variable in the shell (the engine "
+                    "inherits it), or name it in header_env or api_key_env",
+                )
+        return value
+
+    return read
 
 
 def _words(value: object) -> object:
@@ -99,6 +108,8 @@ Count = Annotated[int, PlainValidator(_count)]
 Lengths = Annotated[int | dict[str, Any], PlainValidator(_lengths)]
 BaseUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/v1"))]
 MetricsUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/metrics"))]
+Texts = Annotated[dict[Word, str], BeforeValidator(_no_secrets(_SECRET_NAME))]
+Passed = Annotated[dict[Word, Any], BeforeValidator(_no_secrets(_SECRET_FIELD))]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -126,9 +137,9 @@ class EngineSection(Settings):
     base_url: BaseUrl | None = None
     metrics_url: MetricsUrl | None = None
     api_key_env: Word | None = None
-    headers: Annotated[dict[Word, str], BeforeValidator(_no_secrets)] = Field(default_factory=dict)
+    headers: Texts = Field(default_factory=dict)
     header_env: dict[Word, Word] = Field(default_factory=dict)
-    extra_body: dict[Word, Any] = Field(default_factory=dict)
+    extra_body: Passed = Field(default_factory=dict)
     token_ids: bool | None = None
     gpus: Annotated[int, Field(ge=1)] | None = None
     load_format: Word | None = None
@@ -146,8 +157,8 @@ class EngineSection(Settings):
     eager: bool | None = None
     trust_remote_code: bool | None = None
     max_context_pages: Count | None = None
-    args: dict[Word, Any] = Field(default_factory=dict)
-    env: Annotated[dict[Word, str], BeforeValidator(_no_secrets)] = Field(default_factory=dict)
+    args: Passed = Field(default_factory=dict)
+    env: Texts = Field(default_factory=dict)
     ready_timeout_s: DurationS = Field(default=1800.0, alias="ready_timeout")
 
 

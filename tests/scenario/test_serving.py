@@ -120,6 +120,9 @@ def test_a_part_reads_back_from_its_own_json(tmp_path: Path) -> None:
         (("engine: {name: vllm, model: m}\n", ""), ("engine", "missing")),
         (("model: m", "model: m, env: {HF_TOKEN: pw}"), ("engine.env", "export the variable")),
         (("model: m", "model: m, headers: {Authorization: pw}"), ("engine.headers", "header_env")),
+        (("model: m", "model: m, args: {api-key: pw}"), ("engine.args", "export the variable")),
+        (("model: m", "model: m, args: {hf_token: pw}"), ("engine.args", "export the variable")),
+        (("model: m", "model: m, extra_body: {api_key: pw}"), ("engine.extra_body", "header_env")),
         (("model: m", "model: m, metrics_url: 'http://h/metrics'"), ("`name: endpoint` only",)),
         (("model: m", "model: m, metrics_url: 'h:8000/metrics'"), ("s.yaml:4", "an address such")),
         (("model: m", "model: m, metrics_url: 'http://a:pw@h/m'"), ("api_key_env",)),
@@ -205,6 +208,11 @@ def test_what_is_no_address_is_refused_before_the_run(points, address: str) -> N
 )
 def test_an_address_without_a_secret_is_kept_as_written(points, address: str) -> None:  # noqa: ANN001
     assert points(TEXT.replace("name: vllm", f"name: endpoint, base_url: '{address}'"))
+
+
+def test_a_flag_about_tokens_or_without_a_value_is_no_secret(points) -> None:  # noqa: ANN001
+    passed = "args: {hf-token: true, image-token: x}, extra_body: {stop_token: x, max_tokens: 3}"
+    assert points(TEXT.replace("model: m", f"model: m, {passed}"))
 
 
 def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001
