@@ -188,7 +188,7 @@ def test_a_run_that_cannot_be_read_keeps_no_other_from_being_resumed(
     assert newest_unfinished(tmp_path / "out", "faking") == cut
     foreign.rename(tmp_path / "out" / "faking-20260101T000000Z-abcdef")
     for name in ("faking", None):
-        with pytest.raises(StoreError, match=r"faking-2026.*run\.json is not.*--resume PATH"):
+        with pytest.raises(StoreError, match=r"faking-2026.*run\.json: not a run: .*--resume PATH"):
             newest_unfinished(tmp_path / "out", name)
 
 
