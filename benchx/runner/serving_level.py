@@ -93,6 +93,16 @@ def _check_start(part: ServingPart, settings: Settings) -> None:
     engine.endpoint(asked, port=1)
 
 
+def _check_file(settings: Settings) -> None:
+    """Raise UsageError when the data are not there, before minutes go into starting an engine."""
+    path = settings["workload"].get("path")
+    if path is not None and not Path(path).is_file():
+        raise UsageError(
+            f"workload.path: there is no file {path}; expected one, looked for from the folder in "
+            "which benchx is run"
+        )
+
+
 class _EngineRun:
     """One start of an engine and the points that it serves."""
 
@@ -111,6 +121,7 @@ class _EngineRun:
         self._session.phase("starting the engine", self._group.points, limit_s)
         with Guard() as guard:
             try:
+                _check_file(self._settings)
                 settings = engine_settings(self._settings, first)
                 with running(ENGINES.get(first.backend), settings, log=self._log()) as engine:
                     self._points(engine)

@@ -336,6 +336,13 @@ def test_energy_is_that_of_the_only_gpu_or_unknown(
     assert found.get("output_energy_j_tok") == expected
 
 
+def test_data_that_are_not_there_are_said_before_any_server_is_asked(measure: Measure) -> None:
+    workload = "{dataset: custom, path: no-such.jsonl}"
+    records = measure("http://127.0.0.1:9/v1", axes="concurrency: [1, 2]", workload=workload)
+    assert [record.outcome for record in records] == [Outcome.CRASHED] * 2
+    assert all("workload.path: there is no file no-such.jsonl" in r.reason for r in records)
+
+
 def test_one_point_that_cannot_be_made_does_not_stop_the_next(measure: Measure) -> None:
     with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
         records = measure(truth.base_url, axes="arrival: [trace, constant], request_rate: [200.0]")
