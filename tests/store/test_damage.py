@@ -65,6 +65,21 @@ def places(data: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - any JSON
             yield from places(data[key])
 
 
+def damage(
+    folder: Path, whole: dict[str, str], data: st.DataObject, values: st.SearchStrategy[Any]
+) -> None:
+    """Write the run with one value of one file gone, or another in its place."""
+    damaged = data.draw(st.sampled_from(FILES))
+    document = json.loads(whole[damaged])
+    container, key = data.draw(st.sampled_from(list(places(document))))
+    if data.draw(st.booleans()):
+        container[key] = data.draw(values)
+    else:
+        del container[key]
+    for name, text in whole.items():
+        (folder / name).write_text(json.dumps(document) + "\n" if name == damaged else text)
+
+
 def refusal(folder: Path) -> str:
     """How reading a run is refused; empty when it is not."""
     try:
@@ -83,15 +98,7 @@ def refusal(folder: Path) -> str:
 def test_whatever_stands_in_the_place_of_a_value_is_read_or_refused(
     folder: Path, whole: dict[str, str], data: st.DataObject
 ) -> None:
-    damaged = data.draw(st.sampled_from(FILES))
-    document = json.loads(whole[damaged])
-    container, key = data.draw(st.sampled_from(list(places(document))))
-    if data.draw(st.booleans()):
-        container[key] = data.draw(JSON)
-    else:
-        del container[key]
-    for name, text in whole.items():
-        (folder / name).write_text(json.dumps(document) + "\n" if name == damaged else text)
+    damage(folder, whole, data, JSON)
     with suppress(StoreError):
         load_run(folder)
 
@@ -105,15 +112,7 @@ def test_whatever_stands_in_the_place_of_a_value_is_read_or_refused(
 def test_no_refusal_speaks_in_the_words_of_python(
     folder: Path, whole: dict[str, str], data: st.DataObject
 ) -> None:
-    damaged = data.draw(st.sampled_from(FILES))
-    document = json.loads(whole[damaged])
-    container, key = data.draw(st.sampled_from(list(places(document))))
-    if data.draw(st.booleans()):
-        container[key] = data.draw(st.sampled_from([None, 7.5, "x", [None], {}, {"a": None}]))
-    else:
-        del container[key]
-    for name, text in whole.items():
-        (folder / name).write_text(json.dumps(document) + "\n" if name == damaged else text)
+    damage(folder, whole, data, st.sampled_from([None, 7.5, "x", [None], {}, {"a": None}]))
     message = refusal(folder)
     assert not PYTHON.search(message), message
 
