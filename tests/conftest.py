@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -11,6 +13,10 @@ from benchx.measure.device import probe_device
 # Deadlines would make a busy machine a failure; pytest-timeout still ends what hangs.
 settings.register_profile("benchx", deadline=None)
 settings.load_profile("benchx")
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and so would its children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PATIENCE_S = 900
 """What ends a hang of a slow test; it takes minutes where other work has the cores too."""
