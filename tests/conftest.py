@@ -31,7 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def gpu() -> Device:
-    """The real one, for tests marked `gpu`."""
+    """The real one, for tests marked `gpu`.
+
+    Chosen on a machine without one they say so; `.ci/gpu` refuses to run them there.
+    """
     device = probe_device()
     if not device.is_gpu:
         pytest.skip("no GPU in this process")

@@ -107,8 +107,10 @@ def _judged(
     operator, probe = subject.operator, subject.probe(inputs)
     bound = settings.max_rms_ratio or operator.max_rms_ratio
     yield Judged(inputs=probe, reference=operator.reference(probe), bound=bound)
-    second = operator.second_inputs(probe) if isinstance(operator, JudgedTwice) else None
-    if is_first and second is not None:
+    if not is_first or not isinstance(operator, JudgedTwice):
+        return
+    second = operator.second_inputs(probe)
+    if second is not None:
         bound *= SECOND_ALLOWANCE
         yield Judged(inputs=second, reference=operator.reference(second), bound=bound)
 

@@ -31,6 +31,12 @@ JSON = st.recursive(
     max_leaves=4,
 )
 
+MANY = settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -90,11 +96,7 @@ def refusal(folder: Path) -> str:
 
 
 @given(data=st.data())
-@settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@MANY
 def test_whatever_stands_in_the_place_of_a_value_is_read_or_refused(
     folder: Path, whole: dict[str, str], data: st.DataObject
 ) -> None:
@@ -104,11 +106,7 @@ def test_whatever_stands_in_the_place_of_a_value_is_read_or_refused(
 
 
 @given(data=st.data())
-@settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@MANY
 def test_no_refusal_speaks_in_the_words_of_python(
     folder: Path, whole: dict[str, str], data: st.DataObject
 ) -> None:

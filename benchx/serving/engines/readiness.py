@@ -55,11 +55,6 @@ def origin_of(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.lower()
 
 
-def is_healthy(endpoint: Endpoint, path: str, timeout_s: float = _HEALTH_TIMEOUT_S) -> bool:
-    """Whether a server says so at this path, which counts from its root."""
-    return get(root_url(endpoint.base_url, path), timeout_s=timeout_s).ok
-
-
 def fail_if_dying(process: EngineProcess, endpoint: Endpoint, health_path: str | None) -> None:
     """Raise EngineFailed, in the engine's own words, when it has ended or ends now.
 
@@ -74,7 +69,7 @@ def fail_if_dying(process: EngineProcess, endpoint: Endpoint, health_path: str |
     deadline = time.monotonic() + _DYING_S
     while health_path is not None and time.monotonic() < deadline:
         process.fail_if_gone()
-        if is_healthy(endpoint, health_path):
+        if get(root_url(endpoint.base_url, health_path), timeout_s=_HEALTH_TIMEOUT_S).ok:
             break
         time.sleep(_DYING_POLL_S)
     process.fail_if_gone()
