@@ -229,11 +229,13 @@ TOTAL_PER_GPU = _metric(
 )  # fmt: skip
 STEADY_OUTPUT = _metric(
     "steady_output_throughput_tok_s", "tok/s", Direction.HIGHER, "steady output throughput",
-    "output tokens that arrived from the first end to the last send / that time", _SERVING,
+    "output tokens that arrived from the first end to the last send / that time; absent where "
+    "it is shorter than two lifetimes of a request", _SERVING,
 )  # fmt: skip
 STEADY_REQUESTS = _metric(
     "steady_request_throughput_req_s", "req/s", Direction.HIGHER, "steady request throughput",
-    "ok requests that ended from the first end to the last send / that time", _SERVING,
+    "ok requests that ended from the first end to the last send / that time; absent where "
+    "it is shorter than two lifetimes of a request", _SERVING,
 )  # fmt: skip
 GOODPUT = _metric(
     "goodput_req_s", "req/s", Direction.HIGHER, "goodput",

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.reporting.chart_canvas import Frame
-from benchx.reporting.chart_load import load_lines, quantities
+from benchx.reporting.chart_load import AGAINST_LOAD, AGAINST_PROMPT, quantities, serving_lines
 from benchx.reporting.chart_pareto import X, pareto, throughput_column
 from benchx.reporting.chart_timeline import timeline_strips
 from benchx.reporting.document import Section, unmeasured
 from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_name
 from benchx.reporting.numbers import interval_words
 from benchx.reporting.serving_layout import (
+    PROMPT,
     SERIES,
     ServingPanel,
     front,
     load_axis,
+    load_panels,
     load_text,
     measured,
+    prompt_panels,
     serving_panels,
     with_series,
 )
@@ -38,7 +41,7 @@ _TIME_LINES = 4
 
 
 def plan_serving(section: Section) -> FigureList:
-    """Throughput against interactivity, and times against load, as far as there is data."""
+    """Throughput against interactivity, times against load and against length, with data only."""
     if not (section.frame["outcome"] == Outcome.OK.value).any():
         return FigureList(
             plans=(), omissions=(f"{section.table.title}: no figure, no point is ok.",)
@@ -48,7 +51,8 @@ def plan_serving(section: Section) -> FigureList:
     styles = styles_for(frame[SERIES])
     found = [
         *_pareto(section, panels, styles),
-        *_load(section, panels, styles),
+        *_load(section, frame, styles),
+        *_prompts(section, frame, styles),
         *_timelines(section, panels),
     ]
     return FigureList(
@@ -89,20 +93,45 @@ def _front_note(panels: Sequence[ServingPanel], y: str) -> str:
 
 
 def _load(
-    section: Section, panels: Sequence[ServingPanel], styles: Mapping[str, Style]
+    section: Section, frame: pd.DataFrame, styles: Mapping[str, Style]
 ) -> list[FigurePlan | str]:
     what, load = section.table.title, load_axis(section.frame)
     if load is None:
         return [f"{what}: no times against load, there is one load."]
-    fit = [panel for panel in panels if quantities([panel])]
-    if not fit:
-        return [f"{what}: no times against load, no point has a time to first token."]
+    panels = load_panels(frame, load)
+    if not panels:
+        return [f"{what}: no times against load, no line has a time to first token at two loads."]
     title = f"{what}: time to first token and per output token against load"
     note = f"Filled: medians over requests. {_bars(section)} {_hollow(section)}"
     return _plans(
-        section, fit, title, "latency", note, _LOAD_PANELS,
-        lambda page, frame: load_lines(page, load, styles=styles, frame=frame),
+        section, panels, title, "latency", note, _LOAD_PANELS,
+        lambda page, frame: serving_lines(page, load, AGAINST_LOAD, styles=styles, frame=frame),
     )  # fmt: skip
+
+
+def _prompts(
+    section: Section, frame: pd.DataFrame, styles: Mapping[str, Style]
+) -> list[FigurePlan | str]:
+    """Nothing is missing where the prompts of a sweep are all of one length."""
+    panels = prompt_panels(frame)
+    if not panels:
+        return []
+    kv = ""
+    if metric.KV_THROUGHPUT_BITS.id in quantities(panels, AGAINST_PROMPT):
+        kv = " and KV throughput"
+    title = f"{section.table.title}: time to first token{kv} against prompt length"
+    note = f"{_lowest_load(panels, load_axis(section.frame))}Filled: medians. {_bars(section)}"
+    return _plans(
+        section, panels, title, "prompts", note, _LOAD_PANELS,
+        lambda page, frame: serving_lines(page, PROMPT, AGAINST_PROMPT, styles=styles, frame=frame),
+    )  # fmt: skip
+
+
+def _lowest_load(panels: Sequence[ServingPanel], axis: str | None) -> str:
+    if axis is None:
+        return ""
+    loads = sorted({float(value) for panel in panels for value in panel.rows[axis]})
+    return f"At {axis.replace('_', ' ')} {', '.join(load_text(axis, one) for one in loads)}. "
 
 
 def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigurePlan | str]:
@@ -114,15 +143,23 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
     axis, rows = load_axis(section.frame), []
     for panel in panels:
         for _, own in panel.rows.groupby(SERIES, sort=False):
-            shown = own[own["point_id"].isin(list(stored))]
-            rows += [(panel, shown.iloc[_highest(shown, axis)])] if len(shown) else []
+            kept = own[own["point_id"].isin(list(stored))]
+            rows += [(panel, kept.iloc[_highest(kept, axis)])] if len(kept) else []
+    shown = [rows[place] for place in _busiest([row for _, row in rows], axis)]
     found: list[FigurePlan | str] = [
         _timeline(section, stored[str(row["point_id"])], _words(panel, row, axis, section), number)
-        for number, (panel, row) in enumerate(rows[:_TIME_LINES])
+        for number, (panel, row) in enumerate(shown)
     ]
     if len(rows) > _TIME_LINES:
-        found.append(f"{what}: time lines of the first {_TIME_LINES} of {len(rows)} lines only.")
+        which = "first" if axis is None else "busiest"
+        found.append(f"{what}: time lines of the {which} {_TIME_LINES} of {len(rows)} lines only.")
     return found
+
+
+def _busiest(rows: Sequence[pd.Series], axis: str | None) -> list[int]:
+    """Places of those with the highest loads, in the order of the plan."""
+    by_load = sorted(range(len(rows)), key=lambda place: -float(rows[place][axis]) if axis else 0)
+    return sorted(by_load[:_TIME_LINES])
 
 
 def _highest(rows: pd.DataFrame, axis: str | None) -> int:
@@ -150,7 +187,9 @@ def _timeline(section: Section, source: TimelineSource, words: str, number: int)
 def _draw_timeline(source: TimelineSource, title: str, footer: str) -> Figure:
     line = source.read()
     notes = [f"Launch {source.launch + 1}, by the client's clock, tokens per {line.bin_s:.2g} s."]
-    if line.steady_s is not None:
+    if line.steady_s is None:
+        notes.append("No steady state: the load was not full for two lifetimes of a request.")
+    else:
         notes.append("Shaded: from the first end to the last send, the steady state.")
     if line.failed_s:
         notes.append(f"x: {len(line.failed_s)} requests that were not ok, at their end.")

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.reporting.frame import split_axes
 from benchx.reporting.wording import plain_text
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _LOADS = ("request_rate", "concurrency")
 """A rate comes first: where both are given, the concurrency is but a limit."""
+
+PROMPT = "input_len"
+"""Axis of the length of prompts."""
 
 SERIES = "series"
 """Column that `with_series` adds."""
@@ -61,11 +65,36 @@ def _follows(frame: pd.DataFrame, axis: str, load: str | None) -> bool:
 
 def serving_panels(frame: pd.DataFrame) -> tuple[ServingPanel, ...]:
     """One panel per workload, in the order of the plan; those without an ok point are left out."""
+    return _panels(frame, {"requests"} if load_axis(frame) else set())
+
+
+def load_panels(frame: pd.DataFrame, load: str) -> tuple[ServingPanel, ...]:
+    """Those of `serving_panels` in which some series has two loads with a time to first token."""
+    found = serving_panels(frame)
+    return tuple(panel for panel in found if _is_line(panel.rows, load))
+
+
+def prompt_panels(frame: pd.DataFrame) -> tuple[ServingPanel, ...]:
+    """One per workload whose prompts have two lengths or more, each at its lowest load."""
     load = load_axis(frame)
+    panels = []
+    for panel in _panels(frame, {"requests", PROMPT}):
+        rows = panel.rows
+        if load is not None:
+            rows = rows[rows[load].astype(float) == rows[load].astype(float).min()]
+        if _is_line(rows, PROMPT):
+            panels.append(ServingPanel(title=panel.title, rows=rows))
+    return tuple(panels)
+
+
+def _is_line(rows: pd.DataFrame, axis: str) -> bool:
+    ok = measured(rows, f"{metric.TTFT.id}_p50")
+    return axis in ok.columns and bool((ok.groupby(SERIES)[axis].nunique() > 1).any())
+
+
+def _panels(frame: pd.DataFrame, without: set[str]) -> tuple[ServingPanel, ...]:
     axes = [
-        axis
-        for axis in split_axes(frame).varying
-        if axis in WORKLOAD_AXES and not (axis == "requests" and load)
+        axis for axis in split_axes(frame).varying if axis in WORKLOAD_AXES and axis not in without
     ]
     titles = [_words(row, [], axes) for _, row in frame.iterrows()]
     panels = []

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchx.core.outcome import Outcome
 from benchx.serving.request import RequestOutcome, RequestResult
+from benchx.serving.steady import steady_window_ns
 from benchx.store import Run
 from benchx.store.requests import has_load, read_load
 
@@ -73,7 +74,7 @@ class Timeline:
         failed_s: When requests ended that were not ok.
         bin_s: Width of the bins of `tokens`.
         tokens: Output tokens per second of each bin, at its start; empty if nothing was streamed.
-        steady_s: From the first end to the last send; None if that is no stretch of time.
+        steady_s: From the first end to the last send; None if that is too short.
         waiting: Requests that waited at the server; empty where it does not tell.
         kv_usage: Share of the server's KV cache in use; likewise.
     """
@@ -193,11 +194,11 @@ def _rate(times: Sequence[float], weights: Sequence[float], bin_s: float, end_s:
 
 
 def _steady(results: Sequence[RequestResult], origin_ns: int) -> tuple[float, float] | None:
-    ended = [result.end_ns for result in results if result.outcome is RequestOutcome.OK]
-    last_ns = max(result.sent_ns or 0 for result in results)
-    if not ended or min(ended) >= last_ns:
+    window_ns = steady_window_ns(results)
+    if window_ns is None:
         return None
-    return (min(ended) - origin_ns) / _NS, (last_ns - origin_ns) / _NS
+    first_ns, last_ns = window_ns
+    return (first_ns - origin_ns) / _NS, (last_ns - origin_ns) / _NS
 
 
 def _curve(

@@ -132,7 +132,8 @@ def _read(
     """Read the body piece by piece until its end, the deadline or the limit."""
     pieces: list[tuple[float, bytes]] = []
     size, error = 0, None
-    while error is None:
+    # Some versions of Python close the socket with the last byte, others with the read after it.
+    while error is None and not response.isclosed():
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             error = "the time limit was reached while the response was read"
@@ -149,6 +150,8 @@ def _read(
         size += len(piece)
         if size > most_bytes:
             error = f"the body is longer than {most_bytes} bytes"
+    if error is None and response.length:
+        error = f"the connection was closed {response.length} bytes before the end of the body"
     return Exchange(
         status=response.status,
         headers={name.lower(): value for name, value in response.getheaders()},

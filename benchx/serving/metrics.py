@@ -21,6 +21,7 @@ from benchx.serving.metrics_request import (
     token_gaps_ms,
 )
 from benchx.serving.request import RequestOutcome, RequestResult
+from benchx.serving.steady import steady_window_ns
 from benchx.stats.summary import Numbers, percentile_or_none
 
 PERCENTILES = (50, 90, 95, 99)
@@ -251,18 +252,17 @@ def _goodput(
 
 
 def _steady(results: Sequence[RequestResult], ok: Sequence[RequestResult]) -> dict[str, float]:
-    """Rates while the load was full: from the first end until the last send.
+    """Rates while the load was full, where it was for long enough.
 
-    Absent where that is less than a fifth of the wall time or holds fewer than three ends. A chunk
-    counts when it arrived; where the server's total differs from the client's count, every chunk
-    of that request counts for as much more.
+    A chunk counts when it arrived; where the server's total differs from the client's count, every
+    chunk of that request counts for as much more.
     """
-    sends = [result.sent_ns for result in results if result.sent_ns is not None]
-    first_ns, last_ns = min(result.end_ns for result in ok), max(sends, default=0)
+    window_ns = steady_window_ns(results)
+    if window_ns is None:
+        return {}
+    first_ns, last_ns = window_ns
     seconds = (last_ns - first_ns) / _NS
     ended = sum(first_ns < result.end_ns <= last_ns for result in ok)
-    if seconds < 0.2 * wall_s(results) or ended < 3:
-        return {}
     tokens = 0.0
     for result in ok:
         share = result.output_tokens / result.client_tokens if result.client_tokens else 0.0

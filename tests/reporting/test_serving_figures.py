@@ -119,6 +119,54 @@ def test_without_enough_requests_no_99th_percentile_is_drawn(make_serving_run: R
     assert "too few requests" in words(figure)
 
 
+PROMPTS = [{"input_len": length, "concurrency": 1} for length in (1024, 8192, 32768)]
+
+
+def test_prompts_of_several_lengths_get_a_chart_of_their_own(make_serving_run: RunMaker) -> None:
+    crowded = [{"input_len": 1024, "concurrency": load} for load in (4, 16)]
+    run = make_serving_run([*PROMPTS, *crowded], changes={"kv_throughput_gbit_s": 3.5})
+    figure = drawn(run, "prompts")
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        "time to first token, ms",
+        "KV throughput, Gbit/s",
+    ]
+    lengths = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert lengths == ["1k", "8k", "32k"]
+    assert [len(line.get_xdata()) for line in figure.axes[1].lines] == [3]  # type: ignore[arg-type]
+    assert [text.get_text() for text in figure.axes[1].texts] == []
+    assert "At concurrency 1." in words(figure)
+
+
+def test_without_kv_throughput_only_the_first_token_is_drawn(make_serving_run: RunMaker) -> None:
+    points = [{"input_len": length} for length in (1024, 8192)]
+    run = make_serving_run(points, changes={"kv_throughput_gbit_s": None})
+    figure = drawn(run, "prompts")
+    assert [axes.get_ylabel() for axes in figure.axes] == ["time to first token, ms"]
+    assert "KV throughput" not in words(figure)
+
+
+def test_prompts_of_one_length_are_no_line(make_serving_run: RunMaker) -> None:
+    run = make_serving_run([{"input_len": 1024, **load} for load in LOADS])
+    assert not [plan.name for plan in plans_of(run).plans if plan.name.endswith("prompts")]
+
+
+def test_a_workload_with_one_load_has_no_panel_against_load(make_serving_run: RunMaker) -> None:
+    lone = {"input_len": 8192, "concurrency": 1}
+    figure = drawn(
+        make_serving_run([lone, *({"input_len": 1024, **one} for one in LOADS)]), "latency"
+    )
+    assert {axes.get_title(loc="left") for axes in figure.axes} == {"input_len 1024"}
+
+
+def test_where_no_line_has_two_loads_it_says_so(make_serving_run: RunMaker) -> None:
+    run = make_serving_run(
+        [{"input_len": 1024, "concurrency": 1}, {"input_len": 8192, "concurrency": 4}]
+    )
+    assert any(
+        "no line has a time to first token at two loads" in one for one in plans_of(run).omissions
+    )
+
+
 def test_an_open_loop_is_drawn_against_its_rate(make_serving_run: RunMaker) -> None:
     run = make_serving_run([{"request_rate": rate} for rate in (0.5, 1.0, 2.0)])
     assert drawn(run, "latency").axes[0].get_xlabel() == "request rate, requests/s"

@@ -72,8 +72,12 @@ def test_a_chunk_of_several_tokens_counts_for_what_the_server_says() -> None:
 
 
 def test_the_steady_stretch_is_from_the_first_end_to_the_last_send() -> None:
-    assert timeline(LOAD, {}).steady_s == (2.0, 3.0)
-    assert timeline(LOAD[:2], {}).steady_s is None
+    long = [result(index, 2.0 * index, 2.0 * index + 2) for index in range(6)]
+    assert timeline(long, {}).steady_s == (2.0, 10.0)
+
+
+def test_a_stretch_that_is_too_short_is_not_shaded() -> None:
+    assert timeline(LOAD, {}).steady_s is None  # a second, where a request takes two
 
 
 def test_readings_from_before_and_long_after_the_load_are_left_out() -> None:
@@ -98,11 +102,11 @@ def test_bins_are_whole_and_at_most_a_hundred(end_s: float, tokens: float) -> No
 
 @pytest.fixture
 def stored(serving_run: Run, tmp_path: Path) -> Callable[..., Run]:
-    """The run of the reports' tests, with the requests of its points in a folder."""
+    """A run, by default that of the reports' tests, with the requests of its points in a folder."""
 
-    def build(series: Mapping[str, Any], *, finished: bool = True) -> Run:
+    def build(series: Mapping[str, Any], *, finished: bool = True, of: Run = serving_run) -> Run:
         records = []
-        for record in serving_run.records:
+        for record in of.records:
             name = f"{record.point_id}-launch-0-worker-0"
             log = RequestLog(tmp_path, name)
             for one in LOAD:
@@ -115,7 +119,7 @@ def stored(serving_run: Run, tmp_path: Path) -> Callable[..., Run]:
                     telemetry={"server_series": series},
                 )
             )
-        return replace(serving_run, path=tmp_path, records=tuple(records))
+        return replace(of, path=tmp_path, records=tuple(records))
 
     return build
 
@@ -131,6 +135,19 @@ def test_the_highest_load_that_worked_is_drawn_from_what_is_stored(
         figure = plans[0].build()
     labels = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes]
     assert labels == ["requests in flight", "output, tok/s", "KV cache in use, %"]
+
+
+def test_of_more_lines_than_are_drawn_the_busiest_are(
+    stored: Callable[..., Run], make_serving_run: Callable[..., Run]
+) -> None:
+    loads = [1, 1, 1, 1, 256]
+    points = [{"input_len": 1024 * 2**n, "concurrency": load} for n, load in enumerate(loads)]
+    (section,) = build_document([stored(SERIES, of=make_serving_run(points))]).sections
+    found = plan_serving(section)
+    titles = [plan.title for plan in found.plans if "timeline" in plan.name]
+    assert len(titles) == 4
+    assert titles[-1] == "Serving, random: time line at concurrency 256, input_len 16384"
+    assert any("the busiest 4 of 5 lines only" in line for line in found.omissions)
 
 
 def test_without_metrics_there_is_no_strip_for_the_cache_and_a_note(

@@ -218,6 +218,30 @@ def test_the_steady_window_leaves_out_start_and_drain() -> None:
     assert values["output_throughput_tok_s"] < values["steady_output_throughput_tok_s"]
 
 
+def waves(turns: int, lanes: int = 8) -> list[RequestResult]:
+    """Equal requests that start, and so end, together: 0.9 s to the first token, then 0.1 s."""
+    arrivals = tuple(900.0 + 10 * step for step in range(10))
+    numbers = [(turn, lane) for turn in range(turns) for lane in range(lanes)]
+    return [
+        made(arrivals, index=turn * lanes + lane, sent_ms=1000.0 * turn + lane)
+        for turn, lane in numbers
+    ]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_stretch_shorter_than_two_lifetimes_is_no_steady_state(turns: int) -> None:
+    values = load_figures(waves(turns)).values
+    assert values["output_throughput_tok_s"] > 0
+    assert not [name for name in values if name.startswith("steady_")]
+
+
+def test_waves_of_equal_requests_have_the_steady_rate_of_many() -> None:
+    """Eight lanes of a second each, ten tokens: 80 tokens per second and 8 requests."""
+    values = load_figures(waves(12)).values
+    assert values["steady_output_throughput_tok_s"] == pytest.approx(80, rel=0.05)
+    assert values["steady_request_throughput_req_s"] == pytest.approx(8, rel=0.11)
+
+
 def test_the_cached_share_of_prompts_is_told() -> None:
     usage = Usage(prompt_tokens=100, completion_tokens=3, cached_tokens=25)
     assert load_figures([made(usage=usage)]).values["cached_token_share"] == 0.25
