@@ -11,10 +11,14 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import benchx
 from benchx.cli.words import vocabulary
@@ -37,11 +41,8 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^A-Za-z0-9._-]", text)[0].lower() for text in requirements}
 
 
-def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,40 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run(*pip, "--no-index", "-w", str(folder), str(folder / "source"), cwd=folder)
     assert done.returncode == 0, done.stderr
     return next(folder.glob("*.whl"))
+
+
+def pins() -> dict[str, Version]:
+    """Package (normalised) -> its version in constraints.txt."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(one.name): Version(str(one.specifier)[2:]) for one in wanted}
+
+
+def clashes(package: str, requirements: list[str]) -> list[str]:
+    """What a pinned package requires of another and its pin does not meet."""
+    known, found = pins(), []
+    for one in map(Requirement, requirements):
+        pin = known.get(canonicalize_name(one.name))
+        applies = one.marker is None or one.marker.evaluate({"extra": ""})
+        if pin is not None and applies and not one.specifier.contains(pin, prereleases=True):
+            found.append(f"{package} requires {one}, constraints.txt pins {pin}")
+    return found
+
+
+def test_no_pinned_package_requires_another_version_of_a_pinned_one() -> None:
+    """Else pip can't install them together where each comes from PyPI."""
+    here = {canonicalize_name(d.name): d.requires or [] for d in metadata.distributions()}
+    found = [line for name in pins() for line in clashes(name, here.get(name, []))]
+    # What the CUDA build of this torch on PyPI requires; the build for CPUs requires no Triton.
+    found += clashes("torch 2.13.0", ['triton==3.7.1; platform_system == "Linux"'])
+    assert found == []
+    assert str(pins()["torch"]) == "2.13.0", "say above which Triton the new torch requires"
+
+
+def test_a_pin_that_another_package_refuses_is_found() -> None:
+    assert clashes("x", ["triton<2", "numpy>=1; extra == 'more'"]) == [
+        f"x requires triton<2, constraints.txt pins {pins()['triton']}"
+    ]
 
 
 def test_the_wheel_holds_every_module_and_every_scenario(wheel: Path) -> None:
@@ -78,14 +113,13 @@ def test_the_wheel_is_typed_and_holds_neither_tests_nor_a_package_called_kernels
 
 
 def test_an_installed_wheel_plans_a_shipped_scenario_outside_the_checkout(
-    wheel: Path, tmp_path: Path
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     probe = "import benchx, sys; print(benchx.__file__); from benchx.cli.app import main; main()"
-    done = run(
-        sys.executable, "-c", probe, "plan", "smoke", cwd=tmp_path, PYTHONPATH=str(site)
-    )  # fmt: skip
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+    done = run(sys.executable, "-c", probe, "plan", "smoke", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(site))
     assert "smoke" in done.stdout
@@ -152,7 +186,7 @@ def test_the_operator_of_the_readme_takes_about_twenty_lines() -> None:
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Path:
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The README's example, installed as any third party would: a module and its entry points."""
     toml = re.search(r"```toml\n(.*?)\n```", README, re.DOTALL)
     assert toml
@@ -167,11 +201,12 @@ def plugin(tmp_path: Path) -> Path:
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1\n")
     (installed / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path
 
 
 def benchx_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(sys.executable, "-m", "benchx", *arguments, cwd=folder, PYTHONPATH=str(folder))
+    return run(sys.executable, "-m", "benchx", *arguments, cwd=folder)
 
 
 def test_the_operator_of_the_readme_is_listed_once_it_is_installed(plugin: Path) -> None:

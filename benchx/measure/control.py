@@ -57,8 +57,7 @@ class ControlKernel:
     256^3, without: it need not be cold to be the same each time, and a flush takes longer.
 
     Each is warmed up before each look: 15 samples take less time than the clocks of a card that
-    was idle take to rise. An H200 read 0.172 ms at the end of launches, after memory was given
-    back, and 0.157 ms in the looks that came right behind other work.
+    was idle take to rise.
     """
 
     def __init__(self, device: Device) -> None:

@@ -85,18 +85,18 @@ def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Tur
             _time_until_done(list(entries), bench, session, turns)
     finally:
         turns.telemetry |= telemetry.stop()
-    if session.poisoned is None and _look(ready, bench, session):
+    if session.poisoned is None and _look(ready, bench, session, closing=session.in_last_group):
         turns.telemetry |= session.drift.columns()
     return turns
 
 
-def _look(ready: Sequence[Ready], bench: Bench, session: Session) -> bool:
+def _look(ready: Sequence[Ready], bench: Bench, session: Session, *, closing: bool = False) -> bool:
     """Time the control kernel, unless it runs on a device that has no part in these points."""
     if bench.place.on_host:
         return False
     points = [entry.point for entry in ready]
     session.phase("control kernel", points, bench.settings.setup_time_limit_s)
-    session.drift.look()
+    session.drift.look(closing=closing)
     return True
 
 

@@ -60,6 +60,7 @@ class Session:
         poisoned: Why this process can't go on (a device context that only a new one repairs).
         recorded: Ids of the points that are done.
         ceilings_doubted: Whether they were measured again because a point beat one.
+        in_last_group: Whether nothing is to be measured behind the present group.
     """
 
     spec: LaunchSpec
@@ -69,6 +70,7 @@ class Session:
     poisoned: str | None = None
     recorded: set[str] = field(default_factory=set)
     ceilings_doubted: bool = False
+    in_last_group: bool = False
     drift: DriftWatch = field(init=False)
     _cold_caches: dict[Device, ColdCache] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
@@ -38,16 +39,20 @@ def test_a_kernel_is_used_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_backend_of_another_package_passes_the_check_that_it_is_shown_with(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, check = examples("benchx/README.md")
     (tmp_path / "my_package.py").write_text(backend, encoding="utf-8")
-    assert run(check, tmp_path, PYTHONPATH=str(tmp_path)) == ""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert run(check, tmp_path) == ""
 
 
-def test_the_check_finds_a_backend_that_is_wrong(tmp_path: Path) -> None:
+def test_the_check_finds_a_backend_that_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend, check = examples("benchx/README.md")
     wrong = backend.replace("result.o.to", "(2 * result.o).to")
     assert wrong != backend
     (tmp_path / "my_package.py").write_text(wrong, encoding="utf-8")
-    assert "o: rms ratio" in run(check, tmp_path, PYTHONPATH=str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert "o: rms ratio" in run(check, tmp_path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ measure: {{launches: {launches}, setup_time_limit: {limit}}}
 def fakes_on_path() -> Iterator[None]:
     """The modules in fakes/ can be imported, here and in workers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(FAKES))
+        patch.setenv("PYTHONPATH", str(FAKES), prepend=os.pathsep)
         patch.setattr(sys, "path", [*sys.path, str(FAKES)])
         yield
 

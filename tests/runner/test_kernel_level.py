@@ -13,6 +13,7 @@ from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
 from benchx.measure.ceilings import Ceilings
+from benchx.measure.control import ControlKernel
 from benchx.measure.device import probe_device
 from benchx.measure.interleave import measure_interleaved
 from benchx.runner.events import Ceilings as CeilingsAgain
@@ -20,6 +21,7 @@ from benchx.runner.events import Event, Phase, Recorded
 from benchx.runner.kernel_level import KernelLevel
 from benchx.runner.session import Session
 from benchx.runner.spec import Group, LaunchSpec
+from benchx.runner.worker import work_through
 
 SETTINGS: dict[str, Any] = {
     "cache": "warm",
@@ -79,7 +81,7 @@ def measure(fakes_on_path: None) -> Measure:
         )
         channel = Collector()
         session = Session(spec=spec, device=probe_device(), ceilings=ceilings, channel=channel)
-        session.drift.look = lambda: None  # type: ignore[method-assign]
+        session.drift.look = lambda **_: None  # type: ignore[method-assign]
         KernelLevel().measure(spec.groups[0], session)
         names = {point.point_id: point.backend for point in points}
         found = Outcomes()
@@ -276,6 +278,24 @@ def test_a_point_without_room_beside_the_others_is_measured_alone(
     assert found["good"].outcome is Outcome.OK
     assert found["crowded"].outcome is Outcome.OK
     assert len(alive) == 2
+
+
+def test_the_control_kernel_closes_a_launch_while_its_last_points_hold_their_memory(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(ControlKernel, "time_ms", lambda self: looks.append("look") or 1.0)
+    released = "benchx.runner.kernel_level.release_memory"
+    monkeypatch.setattr(released, lambda device: looks.append("released"))
+    groups = tuple(
+        Group((Point(kind="kernel", subject="doubling", backend="good",
+                     params={"size": size, "reference_ok": True}),))
+        for size in (64, 65)
+    )  # fmt: skip
+    spec = LaunchSpec(run_id="r", launch=0, worker=0, groups=groups, settings={0: SETTINGS})
+    session = Session(spec=spec, device=probe_device(), ceilings=CEILINGS, channel=Collector())
+    assert work_through(session) == "complete"
+    assert looks == ["look", "released", "look", "released"]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def measured(phase: str, *backends: str, **params: object) -> dict[str, LaunchRe
     spec = LaunchSpec(run_id="r", launch=0, worker=0, groups=(group,), settings={0: SETTINGS})
     channel = Collector()
     session = Session(spec=spec, device=probe_device(), ceilings={}, channel=channel)
-    session.drift.look = lambda: None  # type: ignore[method-assign]
+    session.drift.look = lambda **_: None  # type: ignore[method-assign]
     ModelLevel().measure(group, session)
     names = {point.point_id: point.backend for point in points}
     records = [event.record for event in channel.events if isinstance(event, Recorded)]

@@ -174,6 +174,16 @@ def test_the_last_look_is_taken_however_soon_but_never_as_the_first() -> None:
     assert seen == [2.0, 3.0]
 
 
+def test_behind_the_last_points_it_is_timed_while_they_hold_their_memory_and_then_no_more() -> None:
+    seen: list[float] = []
+    watch = DriftWatch(CPU, seen.append, make=lambda device: Kernel(2.0, 3.0), clock_s=Clock())
+    watch.look()
+    watch.look()  # too soon, and more points follow
+    watch.look(closing=True)
+    watch.last_look()
+    assert seen == [2.0, 3.0]
+
+
 def test_a_control_kernel_that_fails_claims_nothing() -> None:
     seen: list[float] = []
 

@@ -316,6 +316,8 @@ def test_tls_is_checked_unless_the_endpoint_says_otherwise(trust: str, certifica
         kind = b"Content-Type: text/event-stream\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n" % (kind, len(body)) + body)
         await writer.drain()
+        await reader.read()  # until the client has what it came for
+        writer.close()
 
     async def main() -> RequestResult:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

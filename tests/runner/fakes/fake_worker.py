@@ -110,7 +110,7 @@ def fake_session(spec: LaunchSpec, channel: Channel) -> Session:
         raise ImportError("no such driver")
     channel.send(Ready(device=DEVICE.to_json(), environment={}, ceilings={}))
     session = Session(spec=spec, device=DEVICE, ceilings={}, channel=channel)
-    session.drift.look = lambda: None  # type: ignore[method-assign]
+    session.drift.look = lambda **_: None  # type: ignore[method-assign]
     return session
 
 
