@@ -17,6 +17,7 @@ from benchx.reporting.serving_layout import (
     load_axis,
     load_text,
     measured,
+    own_load,
 )
 from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, INK, Style
 
@@ -83,9 +84,9 @@ def _draw(axes: Axes, panel: ServingPanel, y: str, styles: Mapping[str, Style]) 
             markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH, zorder=3, label=name,
         )  # fmt: skip
     _scale(axes, [x for x, _ in points], [height for _, height in points])
-    axis = load_axis(panel.rows)
-    if axis is not None:
-        _label(axes, points, [load_text(axis, float(load)) for load in rows[axis]])
+    if load_axis(panel.rows) is not None:
+        loads = [own_load(row) for _, row in rows.iterrows()]
+        _label(axes, points, ["" if load is None else load_text(*load) for load in loads])
     if panel.title:
         axes.set_title(panel.title)
 

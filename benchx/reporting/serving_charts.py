@@ -24,6 +24,7 @@ from benchx.reporting.serving_layout import (
     load_panels,
     load_text,
     measured,
+    own_load,
     prompt_panels,
     serving_panels,
     with_series,
@@ -158,18 +159,26 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
 
 def _busiest(rows: Sequence[pd.Series], axis: str | None) -> list[int]:
     """Places of those with the highest loads, in the order of the plan."""
-    by_load = sorted(range(len(rows)), key=lambda place: -float(rows[place][axis]) if axis else 0)
+    by_load = sorted(range(len(rows)), key=lambda place: -_height(rows[place], axis))
     return sorted(by_load[:_TIME_LINES])
 
 
 def _highest(rows: pd.DataFrame, axis: str | None) -> int:
-    return 0 if axis is None else int(rows[axis].astype(float).to_numpy().argmax())
+    heights = [_height(row, axis) for _, row in rows.iterrows()]
+    return heights.index(max(heights))
+
+
+def _height(row: pd.Series, axis: str | None) -> float:
+    """How high a load is; all are equal where none varies."""
+    own = None if axis is None else own_load(row)
+    return 0.0 if own is None else own[1]
 
 
 def _words(panel: ServingPanel, row: pd.Series, axis: str | None, section: Section) -> str:
     """What tells a point from the others: its load, workload and settings."""
-    names = {"request_rate": "requests/s"}
-    load = [] if axis is None else [f"{names.get(axis, axis)} {load_text(axis, float(row[axis]))}"]
+    names = {"request_rate": "rate"}
+    own = None if axis is None else own_load(row)
+    load = [] if own is None else [f"{names.get(own[0], own[0])} {load_text(*own)}"]
     series = row[SERIES] if len(set(with_series(section.frame)[SERIES])) > 1 else ""
     return ", ".join(word for word in (*load, panel.title, series) if word)
 

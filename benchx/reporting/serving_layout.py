@@ -39,6 +39,16 @@ def load_axis(frame: pd.DataFrame) -> str | None:
     return next((axis for axis in _LOADS if axis in varying), None)
 
 
+def own_load(row: pd.Series) -> tuple[str, float] | None:
+    """Axis and value of a point's load; closed and open loops may stand in one table."""
+    for axis in _LOADS:
+        given = row.get(axis)
+        value = math.nan if given is None else float(given)
+        if not math.isnan(value):
+            return axis, value
+    return None
+
+
 def load_text(axis: str, value: float) -> str:
     """A load beside a point: `64`, `2.5/s`."""
     return f"{value:g}/s" if axis == "request_rate" else f"{value:g}"

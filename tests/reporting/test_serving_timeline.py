@@ -150,6 +150,23 @@ def test_of_more_lines_than_are_drawn_the_busiest_are(
     assert any("the busiest 4 of 5 lines only" in line for line in found.omissions)
 
 
+def test_closed_and_open_loops_in_one_table_are_drawn_each_with_its_own_load(
+    stored: Callable[..., Run], make_serving_run: Callable[..., Run]
+) -> None:
+    points = [
+        {"concurrency": 4, "input_len": 1024},
+        {"request_rate": 0.5, "input_len": 2048},
+        {"request_rate": 2.0, "input_len": 2048},
+    ]
+    (section,) = build_document([stored(SERIES, of=make_serving_run(points))]).sections
+    plans = plan_serving(section).plans
+    titles = [plan.title.partition(" at ")[2] for plan in plans if "timeline" in plan.name]
+    assert titles == ["concurrency 4, input_len 1024", "rate 2/s, input_len 2048"]
+    with themed():
+        for plan in plans:
+            plan.build().draw_without_rendering()
+
+
 def test_without_metrics_there_is_no_strip_for_the_cache_and_a_note(
     stored: Callable[..., Run],
 ) -> None:
