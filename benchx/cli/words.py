@@ -19,5 +19,6 @@ def vocabulary() -> Vocabulary:
     from benchx.serving.workloads import build  # noqa: F401 - registers the data sets
     from benchx.serving.workloads.base import DATASETS
 
-    serving = ServingWords(engines=ENGINES.names(), datasets=DATASETS.names())
+    datasets = {name: DATASETS.get(name).needs for name in DATASETS.names()}
+    serving = ServingWords(engines=ENGINES.names(), datasets=datasets)
     return Vocabulary(ops=kernel_words(), models=model_words(), serving=serving)

@@ -222,6 +222,22 @@ def _check_engine(part: ServingPart, origin: Located) -> None:
             fail(key, problem, f"`{key}` with `name: {ENDPOINT}` only")
 
 
+def _check_workload(part: ServingPart, origin: Located, needs: tuple[str, ...]) -> None:
+    """What a data set can't do without, said before minutes go into starting an engine."""
+    workload = part.workload
+    given = part.swept | {name for name in needs if getattr(workload, name, None) is not None}
+    given |= {"requests"} if workload.requests_per_stream else set()
+    for name in needs:
+        if name not in given:
+            also = " or in axes" if name in WORKLOAD_AXES else ""
+            raise ScenarioError(
+                origin.at(("workload",)).where,
+                key=f"workload.{name}",
+                problem="missing",
+                expected=f"a value here{also}: data set {workload.dataset} needs it",
+            )
+
+
 def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, index: int) -> Sweep:
     """The points of a part, in plan order: engine settings slowest, so that starts are few.
 
@@ -232,7 +248,8 @@ def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, in
     known = vocabulary.serving
     if known is not None:
         _check_name(origin, ("engine", "name"), part.engine.name, known.engines)
-        _check_name(origin, ("workload", "dataset"), part.workload.dataset, known.datasets)
+        _check_name(origin, ("workload", "dataset"), part.workload.dataset, tuple(known.datasets))
+        _check_workload(part, origin, known.datasets[part.workload.dataset])
     _check_engine(part, origin)  # after its name: a misspelt one needs nothing
     written = part.written()
     words = OpWords(

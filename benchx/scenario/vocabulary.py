@@ -43,11 +43,11 @@ class ServingWords:
 
     Attributes:
         engines: Names of engines.
-        datasets: Names of data sets.
+        datasets: Data set -> settings of `workload` that it can't do without.
     """
 
     engines: tuple[str, ...]
-    datasets: tuple[str, ...]
+    datasets: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from benchx.core.point import Point
 from benchx.scenario import Scenario, ServingWords, Vocabulary, expand, load, serving
 from benchx.scenario.serving import engine_key
 
-WORDS = Vocabulary(
-    ops={}, serving=ServingWords(engines=("vllm", "endpoint"), datasets=("random", "mooncake"))
-)
+NEEDS = {"random": ("requests", "input_len", "output_len"), "mooncake": ("path",)}
+WORDS = Vocabulary(ops={}, serving=ServingWords(engines=("vllm", "endpoint"), datasets=NEEDS))
 TEXT = """\
 schema: 1
 name: s
@@ -81,6 +80,12 @@ def test_ordering_points_by_starts_compares_each_with_few_others(
     assert compared < 10 * 600
 
 
+def test_what_a_data_set_needs_may_be_swept_or_follow_from_the_load(points) -> None:  # noqa: ANN001
+    swept = TEXT.replace("input_len: 1k, ", "").replace("[1, 4]", "[1, 4], input_len: [1k, 2k]")
+    assert len(points(swept)) == 4
+    assert len(points(TEXT.replace("requests: 10", "requests_per_stream: 2"))) == 2
+
+
 def test_an_open_loop_says_its_arrivals(points) -> None:  # noqa: ANN001
     text = TEXT.replace("concurrency: [1, 4]", "request_rate: [0.5, 2.5]")
     found = points(text + "load: {arrival: gamma, burstiness: 0.5}\n")
@@ -114,6 +119,15 @@ def test_a_part_reads_back_from_its_own_json(tmp_path: Path) -> None:
         (("concurrency: [1, 4]", "concurrency: [0]"), ("s.yaml:6", "at least 1")),
         (("concurrency: [1, 4]", "concurrency: [4, 4]"), ("listed twice",)),
         (("input_len: 1k", "input_len: 0"), ("workload.input_len", "a number of tokens")),
+        (
+            ("input_len: 1k, ", ""),
+            ("s.yaml:5: workload.input_len: missing", "or in axes: data set random needs it"),
+        ),
+        ((", requests: 10", ""), ("workload.requests: missing", "data set random needs it")),
+        (
+            ("random, input_len: 1k, output_len: 128, requests: 10", "mooncake"),
+            ("s.yaml:5: workload.path: missing", "a value here: data set mooncake needs it"),
+        ),
         (("input_len: 1k", "input_lne: 1k"), ("s.yaml:5", "'input_len'")),
         (("model: m", "model: m, port: 70000"), ("engine.port", "65535")),
         (("model: m", "model: m, ready_timeout: 30"), ("engine.ready_timeout", "with its unit")),

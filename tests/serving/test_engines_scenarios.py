@@ -18,7 +18,8 @@ from benchx.serving.workloads.build import DATASETS, build_workload
 from benchx.serving.workloads.prompter import IdPrompter
 
 NAMES = [name for name in shipped() if name.startswith("serving-")]
-WORDS = Vocabulary(ops={}, serving=ServingWords(engines=ENGINES.names(), datasets=DATASETS.names()))
+NEEDS = {name: DATASETS.get(name).needs for name in DATASETS.names()}
+WORDS = Vocabulary(ops={}, serving=ServingWords(engines=ENGINES.names(), datasets=NEEDS))
 
 
 def points(name: str) -> Iterator[tuple[ServingPart, Point]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchx.core.errors import UsageError
 from benchx.serving.request import Request
-from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 from benchx.serving.workloads.blocks import Blocks
 from benchx.serving.workloads.files import json_lines, listed, objects, real, whole
 from benchx.serving.workloads.texts import enough
@@ -111,4 +111,4 @@ def _salted(messages: Sequence[Mapping[str, Any]], draw: Draw, name: str) -> tup
     return (first, *messages[1:])
 
 
-DATASETS.add("agentic", agentic)
+DATASETS.add("agentic", Dataset(agentic, needs=("path",)))

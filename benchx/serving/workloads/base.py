@@ -149,8 +149,19 @@ class Draw:
         )
 
 
-Dataset = Callable[[WorkloadSettings, Draw], Sequence[Request]]
-"""Makes the measured requests of a point, in the order they are sent."""
+@dataclass(frozen=True)
+class Dataset:
+    """A kind of data.
+
+    Attributes:
+        make: Makes the measured requests of a point, in the order they are sent.
+        needs: Settings that it can't do without, as the scenario names them: they are asked for
+            before an engine is started.
+    """
+
+    make: Callable[[WorkloadSettings, Draw], Sequence[Request]]
+    needs: tuple[str, ...] = ()
+
 
 DATASETS: Registry[Dataset] = Registry("data set", group="benchx.datasets")
 

@@ -53,7 +53,10 @@ def build_workload(
     if not isinstance(settings, WorkloadSettings):
         settings = WorkloadSettings.from_json(settings)
     draw = Draw(seed=seed, salt=salt, api=api, exact=exact, prompter=prompter)
-    requests = tuple(DATASETS.get(settings.dataset)(settings, draw))
+    dataset = DATASETS.get(settings.dataset)
+    for name in dataset.needs:
+        settings.need(name)
+    requests = tuple(dataset.make(settings, draw))
     if not requests:
         raise UsageError(f"workload: data set {settings.dataset} gives no request")
     if api == "chat" and any(isinstance(one.prompt, tuple) and one.prompt for one in requests):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchx.serving.request import Request
-from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 from benchx.serving.workloads.prompter import Prompt
 
 
@@ -84,4 +84,6 @@ class Conversation:
         )
 
 
-DATASETS.add("multi_turn", multi_turn)
+DATASETS.add(
+    "multi_turn", Dataset(multi_turn, needs=("sessions", "turns", "input_len", "output_len"))
+)

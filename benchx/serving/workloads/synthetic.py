@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchx.core.errors import UsageError
 from benchx.serving.request import Request
-from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 
 
 def random_prompts(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
@@ -45,5 +45,7 @@ def shared_prefix(settings: WorkloadSettings, draw: Draw) -> Sequence[Request]:
     return made
 
 
-DATASETS.add("random", random_prompts)
-DATASETS.add("shared_prefix", shared_prefix)
+_MADE_UP = ("requests", "input_len", "output_len")
+
+DATASETS.add("random", Dataset(random_prompts, needs=_MADE_UP))
+DATASETS.add("shared_prefix", Dataset(shared_prefix, needs=(*_MADE_UP, "prefix_len")))

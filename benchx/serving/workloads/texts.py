@@ -8,7 +8,7 @@ from typing import Any
 
 from benchx.core.errors import UsageError
 from benchx.serving.request import Request
-from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 from benchx.serving.workloads.files import json_lines, json_list, whole
 
 LEAST_TOKENS, MOST_INPUT, MOST_TOTAL = 4, 1024, 2048
@@ -130,5 +130,5 @@ def enough(made: list[Request], settings: WorkloadSettings, path: Path) -> list[
     return made
 
 
-DATASETS.add("sharegpt", sharegpt)
-DATASETS.add("custom", custom)
+DATASETS.add("sharegpt", Dataset(sharegpt, needs=("path",)))
+DATASETS.add("custom", Dataset(custom, needs=("path",)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchx.core.errors import UsageError
 from benchx.serving.request import Request
-from benchx.serving.workloads.base import DATASETS, Draw, WorkloadSettings
+from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 from benchx.serving.workloads.blocks import Blocks
 from benchx.serving.workloads.files import csv_rows, json_lines, listed, real, whole
 from benchx.serving.workloads.texts import enough
@@ -127,6 +127,6 @@ def _moment(path: Path, line: int, text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-DATASETS.add("mooncake", mooncake)
-DATASETS.add("burstgpt", burstgpt)
-DATASETS.add("azure", azure)
+DATASETS.add("mooncake", Dataset(mooncake, needs=("path",)))
+DATASETS.add("burstgpt", Dataset(burstgpt, needs=("path",)))
+DATASETS.add("azure", Dataset(azure, needs=("path",)))
