@@ -114,6 +114,20 @@ def test_each_engine_listens_where_its_endpoint_says(name: str) -> None:
     assert ENGINES.get(name).endpoint(settings, port=8123).base_url == "http://127.0.0.1:8123/v1"
 
 
+@pytest.mark.parametrize("name", ENGINES.names())
+def test_what_the_scenario_says_of_requests_is_sent_to_every_engine(name: str) -> None:
+    """An engine that was told a key by its own environment refuses what does not carry it."""
+    said: dict[str, Any] = {
+        "headers": {"X-Team": "a"},
+        "header_env": {"X-Token": "TOKEN"},
+        "api_key_env": "VLLM_API_KEY",
+        "extra_body": {"top_k": 1},
+    }
+    settings = EngineSettings(name=name, model="m", base_url="http://h/v1", **said)
+    found = ENGINES.get(name).endpoint(settings, port=1)
+    assert {key: getattr(found, key) for key in said} == said
+
+
 @pytest.mark.parametrize("name", STARTED)
 def test_the_environment_of_the_scenario_wins(name: str) -> None:
     settings = EngineSettings(name=name, model="m", env={"HF_HUB_OFFLINE": "0", "MINE": "1"})

@@ -184,4 +184,17 @@ class Engine(Protocol):
         """Request fields that make it generate exactly so many tokens."""
 
 
+def own_endpoint(settings: EngineSettings, *, port: int) -> Endpoint:
+    """That of an engine which benchx starts, with all that the scenario says of its requests."""
+    return Endpoint(
+        base_url=f"http://{settings.host}:{port}/v1",
+        api=settings.api,
+        model=settings.served_model or str(settings.model),
+        headers=settings.headers,
+        header_env=settings.header_env,
+        api_key_env=settings.api_key_env,
+        extra_body=settings.extra_body,
+    )
+
+
 ENGINES: Registry[Engine] = Registry("engine", group="benchx.engines")

@@ -12,7 +12,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchx.core.outcome import Outcome
-from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.base import (
+    ENGINES,
+    ArgValue,
+    Capabilities,
+    EngineSettings,
+    Missing,
+    own_endpoint,
+)
 from benchx.serving.engines.flags import command_line
 from benchx.serving.engines.process import Launch
 from benchx.serving.engines.python_package import interpreter, untranslatable
@@ -72,12 +79,7 @@ class LlamacppEngine:
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """One model per server: its name is free."""
-        return Endpoint(
-            base_url=f"http://{settings.host}:{port}/v1",
-            api=settings.api,
-            model=settings.served_model or str(settings.model),
-            extra_body=settings.extra_body,
-        )
+        return own_endpoint(settings, port=port)
 
     def capabilities(self, settings: EngineSettings) -> Capabilities:
         """The Python server has neither a health check nor metrics; its list of models answers."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.base import (
+    ENGINES,
+    ArgValue,
+    Capabilities,
+    EngineSettings,
+    Missing,
+    own_endpoint,
+)
 from benchx.serving.engines.flags import command_line
 from benchx.serving.engines.process import Launch
 from benchx.serving.engines.python_package import interpreter, package_missing, untranslatable
@@ -62,12 +69,7 @@ class SglangEngine:
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """The usual address."""
-        return Endpoint(
-            base_url=f"http://{settings.host}:{port}/v1",
-            api=settings.api,
-            model=settings.served_model or str(settings.model),
-            extra_body=settings.extra_body,
-        )
+        return own_endpoint(settings, port=port)
 
     def capabilities(self, settings: EngineSettings) -> Capabilities:
         """Token ids as prompts of completions; hits of GPU and host cache come as one figure."""

@@ -14,7 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.base import (
+    ENGINES,
+    ArgValue,
+    Capabilities,
+    EngineSettings,
+    Missing,
+    own_endpoint,
+)
 from benchx.serving.engines.flags import command_line
 from benchx.serving.engines.process import Launch
 from benchx.serving.engines.python_package import interpreter, package_missing, untranslatable
@@ -82,13 +89,8 @@ class TransformersEngine:
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """Usage comes unasked, and asking for it makes the server log a warning."""
-        return Endpoint(
-            base_url=f"http://{settings.host}:{port}/v1",
-            api=settings.api,
-            model=str(settings.model),
-            extra_body=settings.extra_body,
-            ask_usage=False,
-        )
+        found = own_endpoint(settings, port=port)
+        return replace(found, model=str(settings.model), ask_usage=False)
 
     def capabilities(self, settings: EngineSettings) -> Capabilities:
         """Text prompts only, no metrics."""

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from benchx.core.outcome import Outcome
-from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.base import (
+    ENGINES,
+    ArgValue,
+    Capabilities,
+    EngineSettings,
+    Missing,
+    own_endpoint,
+)
 from benchx.serving.engines.flags import command_line
 from benchx.serving.engines.process import Launch
 from benchx.serving.engines.python_package import untranslatable
@@ -70,12 +78,8 @@ class TrtllmEngine:
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """The server names the model after its folder unless told otherwise."""
-        return Endpoint(
-            base_url=f"http://{settings.host}:{port}/v1",
-            api=settings.api,
-            model=settings.served_model or str(settings.model).rstrip("/").rsplit("/", 1)[-1],
-            extra_body=settings.extra_body,
-        )
+        folder = str(settings.model).rstrip("/").rsplit("/", 1)[-1]
+        return replace(own_endpoint(settings, port=port), model=settings.served_model or folder)
 
     def capabilities(self, settings: EngineSettings) -> Capabilities:
         """Prometheus text only with `return_perf_metrics` in its options."""

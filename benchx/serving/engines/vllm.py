@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from benchx.core.outcome import Outcome
-from benchx.serving.engines.base import ENGINES, ArgValue, Capabilities, EngineSettings, Missing
+from benchx.serving.engines.base import (
+    ENGINES,
+    ArgValue,
+    Capabilities,
+    EngineSettings,
+    Missing,
+    own_endpoint,
+)
 from benchx.serving.engines.flags import command_line, switch
 from benchx.serving.engines.process import Launch
 from benchx.serving.engines.python_package import interpreter, package_missing, untranslatable
@@ -89,12 +96,8 @@ class VllmEngine:
         """Without a tokenizer the server streams token ids instead of text."""
         ids = {"detokenize": False, "return_token_ids": True}
         without_text = ids if _SKIP_TOKENIZER in settings.args else {}
-        return Endpoint(
-            base_url=f"http://{settings.host}:{port}/v1",
-            api=settings.api,
-            model=settings.served_model or str(settings.model),
-            extra_body={**without_text, **settings.extra_body},
-        )
+        body = {**without_text, **settings.extra_body}
+        return replace(own_endpoint(settings, port=port), extra_body=body)
 
     def capabilities(self, settings: EngineSettings) -> Capabilities:
         """Everything; `cached_tokens` in usage only with `enable-prompt-tokens-details`."""
