@@ -383,6 +383,7 @@ def test_an_installed_fla_runs_on_gpus_of_any_vendor() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # of third parties' packages
 @pytest.mark.parametrize("function", PARAMETERS)
 def test_what_is_installed_takes_the_arguments_of_its_stand_in(function: str) -> None:
     pytest.importorskip("fla")

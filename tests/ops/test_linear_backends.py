@@ -65,6 +65,7 @@ def test_a_backend_is_right_and_touches_nothing_else_on_the_cpu(
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # of third parties' packages
 @pytest.mark.parametrize(("operator", "backend", "case"), list(parameters(128)))
 def test_a_backend_is_right_and_touches_nothing_else_on_the_gpu(
     operator: Operator[Any], backend: Backend[Any], case: Case[Any]
@@ -75,6 +76,7 @@ def test_a_backend_is_right_and_touches_nothing_else_on_the_gpu(
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # of third parties' packages
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", list(backends_of("kda_prefill")), ids=lambda b: b.name)
 def test_more_than_two_to_the_31_elements_are_addressed_right(backend: Backend[Any]) -> None:

@@ -45,6 +45,7 @@ def test_a_backend_is_right_and_touches_nothing_else_on_the_cpu(
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # of third parties' packages
 @pytest.mark.parametrize(("operator", "backend", "case"), marked(None))
 def test_a_backend_is_right_and_touches_nothing_else_on_the_gpu(
     operator: Operator[Any], backend: Backend[Any], case: Case
