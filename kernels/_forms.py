@@ -55,14 +55,21 @@ Described = torch.Tensor | Form
 
 
 def form_of(tensor: torch.Tensor) -> Form:
-    """The form of a tensor; about a microsecond, no device call."""
-    return Form(
-        tensor.shape,
-        tensor.stride(),
-        tensor.dtype,
-        tensor.device,
-        tensor.data_ptr() % 16 == 0,
-    )
+    """The form of a tensor; about a microsecond, no device call.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return Form(
+            tensor.shape,
+            tensor.stride(),
+            tensor.dtype,
+            tensor.device,
+            tensor.data_ptr() % 16 == 0,
+        )
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"expected a tensor, got {tensor!r:.40}") from error
 
 
 def form_or_none(tensor: torch.Tensor | None) -> Form | None:

@@ -93,6 +93,12 @@ def test_what_a_launch_depends_on_changes_the_form(other: torch.Tensor) -> None:
     assert form_of(other) != form_of(torch.empty(2, 8))
 
 
+@pytest.mark.parametrize("other", [None, 1.0, [1.0], torch.zeros])
+def test_what_is_no_tensor_has_no_form(other: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match="expected a tensor, got "):
+        form_of(other)
+
+
 def test_a_descriptor_describes_its_tensor_and_keeps_no_other_alive() -> None:
     hopper = pytest.importorskip("benchx_kernels._mla_hopper")
     first = torch.zeros(3, 64, 576, dtype=torch.bfloat16)
