@@ -145,8 +145,9 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
     for panel in panels:
         for _, own in panel.rows.groupby(SERIES, sort=False):
             kept = own[own["point_id"].isin(list(stored))]
-            rows += [(panel, kept.iloc[_highest(kept, axis)])] if len(kept) else []
-    shown = [rows[place] for place in _busiest([row for _, row in rows], axis)]
+            highest = max((row for _, row in kept.iterrows()), key=_load_height, default=None)
+            rows += [] if highest is None else [(panel, highest)]
+    shown = [rows[place] for place in _busiest([row for _, row in rows])]
     found: list[FigurePlan | str] = [
         _timeline(section, stored[str(row["point_id"])], _words(panel, row, axis, section), number)
         for number, (panel, row) in enumerate(shown)
@@ -157,20 +158,14 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
     return found
 
 
-def _busiest(rows: Sequence[pd.Series], axis: str | None) -> list[int]:
+def _busiest(rows: Sequence[pd.Series]) -> list[int]:
     """Places of those with the highest loads, in the order of the plan."""
-    by_load = sorted(range(len(rows)), key=lambda place: -_height(rows[place], axis))
+    by_load = sorted(range(len(rows)), key=lambda place: -_load_height(rows[place]))
     return sorted(by_load[:_TIME_LINES])
 
 
-def _highest(rows: pd.DataFrame, axis: str | None) -> int:
-    heights = [_height(row, axis) for _, row in rows.iterrows()]
-    return heights.index(max(heights))
-
-
-def _height(row: pd.Series, axis: str | None) -> float:
-    """How high a load is; all are equal where none varies."""
-    own = None if axis is None else own_load(row)
+def _load_height(row: pd.Series) -> float:
+    own = own_load(row)
     return 0.0 if own is None else own[1]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchx.core.outcome import Outcome
 from benchx.serving.request import RequestOutcome, RequestResult
-from benchx.serving.steady import steady_window_ns
+from benchx.serving.spans import steady_window_ns
 from benchx.store import Run
 from benchx.store.requests import has_load, read_load
 

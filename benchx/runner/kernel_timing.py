@@ -85,7 +85,8 @@ def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Tur
             _time_until_done(list(entries), bench, session, turns)
     finally:
         turns.telemetry |= telemetry.stop()
-    if session.poisoned is None and _look(ready, bench, session, closing=session.in_last_group):
+    closing = session.ends_with(ready[0].point)
+    if session.poisoned is None and _look(ready, bench, session, closing=closing):
         turns.telemetry |= session.drift.columns()
     return turns
 

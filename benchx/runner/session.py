@@ -60,7 +60,6 @@ class Session:
         poisoned: Why this process can't go on (a device context that only a new one repairs).
         recorded: Ids of the points that are done.
         ceilings_doubted: Whether they were measured again because a point beat one.
-        in_last_group: Whether nothing is to be measured behind the present group.
     """
 
     spec: LaunchSpec
@@ -70,7 +69,6 @@ class Session:
     poisoned: str | None = None
     recorded: set[str] = field(default_factory=set)
     ceilings_doubted: bool = False
-    in_last_group: bool = False
     drift: DriftWatch = field(init=False)
     _cold_caches: dict[Device, ColdCache] = field(default_factory=dict)
 
@@ -94,6 +92,10 @@ class Session:
             self.channel.send(Ceilings(self.ceilings))
         if guard.fault is not None:
             self.poisoned = poison_of(self.device)
+
+    def ends_with(self, point: Point) -> bool:
+        """Whether nothing is to be measured behind the group of a point."""
+        return point in self.spec.groups[-1].points
 
     def settings(self, part: int) -> Settings:
         """How to measure the points of a scenario part."""

@@ -66,7 +66,6 @@ def work_through(session: Session) -> str:
     gc.freeze()  # collections before groups then take no time
     gc.enable()
     for group in session.spec.groups:
-        session.in_last_group = group is session.spec.groups[-1]
         LEVELS.get(group.kind).measure(group, session)
         if session.poisoned is not None:
             return f"the device context is unusable: {session.poisoned}"

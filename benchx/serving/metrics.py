@@ -21,7 +21,7 @@ from benchx.serving.metrics_request import (
     token_gaps_ms,
 )
 from benchx.serving.request import RequestOutcome, RequestResult
-from benchx.serving.steady import steady_window_ns
+from benchx.serving.spans import steady_window_ns, wall_s
 from benchx.stats.summary import Numbers, percentile_or_none
 
 PERCENTILES = (50, 90, 95, 99)
@@ -162,12 +162,6 @@ def _gaps(ok: Sequence[RequestResult]) -> dict[str, Gaps]:
     if len(of_tokens) == len(ok):
         gaps[metric.ITL.id] = np.concatenate(of_tokens)
     return gaps
-
-
-def wall_s(results: Sequence[RequestResult]) -> float:
-    """From the first intended send to the last end."""
-    began_ns = min(result.intended_ns for result in results)
-    return max((max(result.end_ns for result in results) - began_ns) / _NS, 1e-9)
 
 
 def _rates(

@@ -68,7 +68,11 @@ def only(wanted: dict[str, Wanted], monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def reserved(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    """Addresses without memory behind them."""
+    """Addresses without memory behind them.
+
+    Skips where the system was told to hand out no more of them than it has memory: nothing can be
+    said of offsets there. Any other failure is one.
+    """
     try:
         return torch.empty(shape, dtype=dtype)
     except RuntimeError as error:

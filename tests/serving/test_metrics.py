@@ -205,27 +205,30 @@ def test_one_token_keeps_the_limit_of_time_per_token() -> None:
     assert Slo(tpot_ms=1.0).is_met(request_figures(made((100.0,))))
 
 
+def in_lanes(
+    arrivals_ms: tuple[float, ...], *, turns: int, lanes: int, turn_ms: float, apart_ms: float
+) -> list[RequestResult]:
+    """Equal requests, one behind the other in each lane; lanes start one after the other."""
+    return [
+        made(arrivals_ms, index=lanes * turn + lane, sent_ms=turn_ms * turn + apart_ms * lane)
+        for turn in range(turns)
+        for lane in range(lanes)
+    ]
+
+
 def test_the_steady_window_leaves_out_start_and_drain() -> None:
     """Four lanes of 1 s requests, ten tokens each, so 40 tokens per second in the middle."""
     arrivals = tuple(100.0 * step for step in range(1, 11))
-    results = [
-        made(arrivals, index=lane + 4 * turn, sent_ms=1005.0 * turn + 250.0 * lane)
-        for turn in range(6)
-        for lane in range(4)
-    ]
+    results = in_lanes(arrivals, turns=6, lanes=4, turn_ms=1005.0, apart_ms=250.0)
     values = load_figures(results).values
     assert values["steady_output_throughput_tok_s"] == pytest.approx(40, rel=0.05)
     assert values["output_throughput_tok_s"] < values["steady_output_throughput_tok_s"]
 
 
-def waves(turns: int, lanes: int = 8) -> list[RequestResult]:
+def waves(turns: int) -> list[RequestResult]:
     """Equal requests that start, and so end, together: 0.9 s to the first token, then 0.1 s."""
     arrivals = tuple(900.0 + 10 * step for step in range(10))
-    numbers = [(turn, lane) for turn in range(turns) for lane in range(lanes)]
-    return [
-        made(arrivals, index=turn * lanes + lane, sent_ms=1000.0 * turn + lane)
-        for turn, lane in numbers
-    ]
+    return in_lanes(arrivals, turns=turns, lanes=8, turn_ms=1000.0, apart_ms=1.0)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
+import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +23,9 @@ from benchx.serving.server_summary import (
     computed_share,
     summarise,
 )
+
+sys.path.append(str(Path(__file__).parent / "fakes"))
+from served import Quiet, served  # type: ignore[import-not-found]
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -235,10 +238,10 @@ def test_acceptance_by_decree_is_told_from_real_acceptance() -> None:
 
 
 @pytest.fixture
-def metrics_server() -> Iterator[tuple[HTTPServer, list[str]]]:
+def metrics_server() -> Iterator[tuple[str, list[str]]]:
     pages = [PAGE]
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             body = pages[-1].encode()
             self.send_response(200 if body else 404)
@@ -246,20 +249,15 @@ def metrics_server() -> Iterator[tuple[HTTPServer, list[str]]]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield server, pages
-        server.shutdown()
+    with served(Handler) as root:
+        yield f"{root}/metrics", pages
 
 
 def test_a_server_is_recognised_and_polled_until_stopped(
-    metrics_server: tuple[HTTPServer, list[str]],
+    metrics_server: tuple[str, list[str]],
 ) -> None:
-    server, pages = metrics_server
-    scraper = Scraper(f"http://127.0.0.1:{server.server_port}/metrics", interval_s=0.02)
+    url, pages = metrics_server
+    scraper = Scraper(url, interval_s=0.02)
     scraper.start()
     pages.append(PAGE.replace("1e+03", "1500"))
     series = scraper.stop()
@@ -272,11 +270,11 @@ def test_a_server_is_recognised_and_polled_until_stopped(
 
 
 def test_a_server_without_metrics_gives_no_reading_and_a_reason(
-    metrics_server: tuple[HTTPServer, list[str]],
+    metrics_server: tuple[str, list[str]],
 ) -> None:
-    server, pages = metrics_server
+    url, pages = metrics_server
     pages.append("")
-    scraper = Scraper(f"http://127.0.0.1:{server.server_port}/metrics", interval_s=60)
+    scraper = Scraper(url, interval_s=60)
     scraper.start()
     series = scraper.stop()
     assert series.readings == ()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from served import Quiet, served
 
 Body = dict[str, Any]
 
@@ -94,7 +94,7 @@ class Habits:
         return usage
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     """Answers as the habits say; `habits` is set by `serving`."""
 
     habits: Habits
@@ -143,16 +143,10 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @contextmanager
 def serving(habits: Habits) -> Iterator[str]:
     """Serve in a thread; yields the base URL."""
     own = type("OwnHandler", (Handler,), {"habits": habits})
-    with ThreadingHTTPServer(("127.0.0.1", 0), own) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
+    with served(own) as root:
+        yield f"{root}/v1"
