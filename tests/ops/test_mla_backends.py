@@ -19,6 +19,11 @@ Case = DecodeCase | PrefillCase
 CPU = list_devices()[-1]
 CASES = {"mla_prefill": prefill_cases, "mla_decode": decode_cases}
 
+KNOWN_FAULTS = {  # (backend, case) -> what was seen on an H200, and with what
+    ("flashinfer", "3 tokens of 96 heads"): "0.6.13: error 0.1 x the output; the last key that a "
+    "tile of 128 rows may see is rounded down where the tile ends within a token",
+}
+
 
 def combinations() -> Iterator[tuple[Operator[Any], Backend[Any], Case]]:
     for name, cases in CASES.items():
@@ -31,10 +36,22 @@ def combinations() -> Iterator[tuple[Operator[Any], Backend[Any], Case]]:
 def marked(device: Device | None) -> list[Any]:
     """Test parameters; those that the CPU can't run are left out there."""
     return [
-        pytest.param(operator, backend, case, id=f"{operator.name}/{backend.name}: {case.name}")
+        pytest.param(
+            operator,
+            backend,
+            case,
+            id=f"{operator.name}/{backend.name}: {case.name}",
+            marks=known_fault(backend, case),
+        )
         for operator, backend, case in combinations()
         if device is None or backend.unavailable(case.params, device) is None
     ]
+
+
+def known_fault(backend: Backend[Any], case: Case) -> list[pytest.MarkDecorator]:
+    """Not strict: another version or card may be right."""
+    fault = KNOWN_FAULTS.get((backend.name, case.name))
+    return [pytest.mark.xfail(reason=fault, strict=False)] if fault else []
 
 
 @pytest.mark.parametrize(("operator", "backend", "case"), marked(CPU))
