@@ -29,7 +29,7 @@ HOMES = {  # third party -> the packages that may import it
     "jinja2": {"reporting"},
     "matplotlib": {"reporting"},
     "pandas": {"reporting"},
-    "pydantic": {"scenario", "architectures", "economics"},
+    "pydantic": {"scenario", "architectures", "economics", "store"},
     "torch": {"kernels", "measure", "ops", "runner"},
     "triton": {"kernels", "measure", "ops"},
     "typer": {"cli"},

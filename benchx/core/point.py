@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +50,7 @@ class Point:
         return f"{self.subject}/{self.backend} {words}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `from_json` restores an equal point."""
+        """Plain data; `store.shape.restored` makes an equal point of it."""
         return {
             "kind": self.kind,
             "subject": self.subject,
@@ -59,14 +58,3 @@ class Point:
             "params": dict(self.params),
             "part": self.part,
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Point:
-        """Restore what `to_json` wrote."""
-        return cls(
-            kind=data["kind"],
-            subject=data["subject"],
-            backend=data["backend"],
-            params=data["params"],
-            part=data["part"],
-        )

@@ -108,27 +108,5 @@ class LaunchRecord:
             raise ValueError(f"point {self.point_id}: outcome {self.outcome} needs a reason")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, samples included."""
+        """Plain data, samples included; `store.shape.restored_record` makes an equal one of it."""
         return asdict(self) | {"outcome": self.outcome.value}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LaunchRecord:
-        """Restore what `to_json` wrote; raises ValueError for another schema version.
-
-        A value that was not finite was written as null and is absent here.
-        """
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"record schema {data.get('schema')!r}; this benchx reads {SCHEMA}")
-        fields = dict(data)
-        fields["outcome"] = Outcome(fields["outcome"])
-        values = fields.get("values") or {}
-        fields["values"] = {name: value for name, value in values.items() if value is not None}
-        samples = fields.get("samples") or {}
-        fields["samples"] = {name: tuple(values) for name, values in samples.items()}
-        for name, kind in (("check", Check), ("work", Work), ("timing", Timing)):
-            if fields.get(name) is not None:
-                fields[name] = kind(**fields[name])
-        if fields.get("timing"):
-            timing = fields["timing"]
-            fields["timing"] = Timing(**(asdict(timing) | {"notes": tuple(timing.notes)}))
-        return cls(**fields)

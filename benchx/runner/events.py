@@ -9,6 +9,7 @@ from typing import Any
 
 from benchx.core.record import LaunchRecord
 from benchx.store.plain import to_line
+from benchx.store.shape import restored_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ def decode(line: bytes) -> Event:
         message = json.loads(line)
         kind, body = message["event"], message["body"]
         if kind == "recorded":
-            return Recorded(LaunchRecord.from_json(body))
+            return Recorded(restored_record(body))
         if kind == "phase":
             return Phase(**(body | {"points": tuple(body["points"])}))
         plain: dict[str, type[Ready | Control | Ceilings | Ended]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchx.core.point import Point
+from benchx.store.shape import restored
 
 Settings = Mapping[str, Any]
 """How to measure, as the level of a part wrote it down; JSON-ready."""
@@ -71,7 +72,10 @@ class LaunchSpec:
             run_id=data["run_id"],
             launch=data["launch"],
             worker=data["worker"],
-            groups=tuple(Group(tuple(map(Point.from_json, points))) for points in data["groups"]),
+            groups=tuple(
+                Group(tuple(restored(point, Point) for point in points))
+                for points in data["groups"]
+            ),
             settings={int(part): value for part, value in data["settings"].items()},
             plugins=tuple(data["plugins"]),
             folder=data.get("folder"),

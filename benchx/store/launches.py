@@ -40,13 +40,8 @@ class LaunchInfo:
     schema: int = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `from_json` restores an equal value."""
+        """Plain data; `store.shape.restored` makes an equal value of it."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LaunchInfo:
-        """Restore what `to_json` wrote; raises KeyError or TypeError for anything else."""
-        return cls(**{**data, "control_ms": tuple(data["control_ms"])})
 
 
 def latest(infos: Iterable[LaunchInfo]) -> tuple[LaunchInfo, ...]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from benchx.core.errors import StoreError
 from benchx.core.point import Point
 from benchx.core.record import SCHEMA
 from benchx.store.faults import storing
 from benchx.store.plain import plain
-from benchx.store.restore import CHANGED, restored, told
+from benchx.store.restore import CHANGED, read_document, told
+from benchx.store.shape import restored
 
 RUN_FILE = "run.json"
 
@@ -24,6 +28,15 @@ class PlanEntry:
 
     point: Point
     launches: int
+
+
+def _unfolded(entry: object) -> object:
+    """A point's fields stand beside `launches` in the file; its id follows from them."""
+    if not isinstance(entry, Mapping):
+        return entry
+    own = {name: entry[name] for name in ("launches",) if name in entry}
+    point = {name: entry[name] for name in entry if name not in ("launches", "point_id")}
+    return own | {"point": point}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +60,7 @@ class RunMeta:
     scenario: str
     source: str
     resolved: Mapping[str, Any]
-    plan: tuple[PlanEntry, ...]
+    plan: tuple[Annotated[PlanEntry, BeforeValidator(_unfolded)], ...]
     seeds: tuple[int, ...]
     command: tuple[str, ...]
     started_at: str
@@ -63,32 +76,13 @@ class RunMeta:
         return {entry.point.point_id: entry.point for entry in self.plan}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `from_json` restores an equal value."""
+        """Plain data; `store.shape.restored` makes an equal value of it."""
         plan = [
             entry.point.to_json() | {"point_id": entry.point.point_id, "launches": entry.launches}
             for entry in self.plan
         ]
         data = {**vars(self), "plan": plan}
         return {name: plain(value) for name, value in data.items()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunMeta:
-        """Restore what `to_json` wrote; raises ValueError, KeyError or TypeError otherwise."""
-        plan = tuple(_entry(entry, f"plan.{index}") for index, entry in enumerate(data["plan"]))
-        fixed = {"plan": plan, "seeds": tuple(data["seeds"]), "command": tuple(data["command"])}
-        return cls(**{**data, **fixed})
-
-
-def _entry(data: object, path: str) -> PlanEntry:
-    """A point of the plan; raises ValueError with the path of what it lacks."""
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{path}: got {data!r:.40}, expected mapping")
-    for name in ("kind", "subject", "backend", "params", "part", "launches"):
-        if name not in data:
-            raise ValueError(f"{path}.{name}: missing")
-    if not isinstance(data["params"], Mapping):
-        raise ValueError(f"{path}.params: got {data['params']!r:.40}, expected mapping")
-    return PlanEntry(Point.from_json(data), data["launches"])
 
 
 def encode_meta(meta: RunMeta) -> bytes:
@@ -111,4 +105,4 @@ def read_meta(folder: Path) -> RunMeta:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a run: {told(error)}", hint=CHANGED) from error
-    return restored(document, RunMeta, "run", where=str(path))
+    return read_document(document, "run", partial(restored, form=RunMeta), where=str(path))

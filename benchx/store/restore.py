@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from json import JSONDecodeError
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 from benchx.core.errors import StoreError
-from benchx.core.shape import check_fields, check_shape
 from benchx.store.migrations import Kind, migrate
 
 CHANGED = "the file was changed by something else; restore it, or start a new run"
 """What to do about a file that benchx can't have written so."""
 
 
-class Stored(Protocol):
-    """A dataclass that is kept as JSON."""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Restore what was written."""
+ValueT = TypeVar("ValueT")
 
 
-StoredT = TypeVar("StoredT", bound=Stored)
-
-
-def restored(document: object, form: type[StoredT], kind: Kind, *, where: str) -> StoredT:
+def read_document(
+    document: object, kind: Kind, build: Callable[[Mapping[str, Any]], ValueT], *, where: str
+) -> ValueT:
     """The value that a document holds, in the present form.
 
     Args:
         document: What JSON gave.
-        form: The dataclass.
         kind: What it is called in messages.
+        build: Makes it; a ValueError says what is wrong with the data.
         where: The file, with its line if it has several documents.
 
     Raises:
@@ -40,13 +33,9 @@ def restored(document: object, form: type[StoredT], kind: Kind, *, where: str) -
     try:
         if not isinstance(document, dict):
             raise ValueError(f"it holds {_shown(document)} in the place of a mapping")
-        plain = migrate(document, kind, where=where)
-        check_fields(plain, form)
-        value = form.from_json(plain)
-        check_shape(value)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return build(migrate(document, kind, where=where))
+    except ValueError as error:
         raise StoreError(f"{where}: not a {kind}: {told(error)}", hint=CHANGED) from error
-    return value
 
 
 def told(error: Exception) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
@@ -15,8 +17,9 @@ from benchx.store.launches import LaunchInfo, latest
 from benchx.store.meta import RunMeta, read_meta
 from benchx.store.migrations import Kind
 from benchx.store.points import ROW_RULES, PointTable, Row, read_points
-from benchx.store.restore import StoredT, restored
+from benchx.store.restore import ValueT, read_document
 from benchx.store.samples import SampleFolder, SampleKey, Samples
+from benchx.store.shape import restored, restored_record
 
 RECORDS_FILE = "records.jsonl"
 LAUNCHES_FILE = "launches.jsonl"
@@ -86,14 +89,14 @@ def read_run(path: Path) -> Run:
     meta = read_meta(path)
     record_lines = _entries(path / RECORDS_FILE)
     launch_lines = _entries(path / LAUNCHES_FILE)
-    records = _parse(path / RECORDS_FILE, record_lines, "record", LaunchRecord)
+    records = _parse(path / RECORDS_FILE, record_lines, "record", restored_record)
     _check(path / RECORDS_FILE, meta, records)
     points = path / POINTS_FILE
     table = read_points(points) if points.is_file() else PointTable((), -1)
     return Run(
         path=path,
         meta=meta,
-        launches=latest(_parse(path / LAUNCHES_FILE, launch_lines, "launch", LaunchInfo)),
+        launches=latest(_parse(path / LAUNCHES_FILE, launch_lines, "launch", _launch)),
         records=records,
         rows=table.rows,
         rows_current=(table.records, table.rules) == (len(records), ROW_RULES),
@@ -113,9 +116,16 @@ def _torn_notes(files: dict[str, Entries]) -> tuple[str, ...]:
     )
 
 
-def _parse(path: Path, entries: Entries, kind: Kind, form: type[StoredT]) -> tuple[StoredT, ...]:
+_launch = partial(restored, form=LaunchInfo)
+
+
+def _parse(
+    path: Path, entries: Entries, kind: Kind, build: Callable[[Mapping[str, Any]], ValueT]
+) -> tuple[ValueT, ...]:
     lines = enumerate(entries.items, start=1)
-    return tuple(restored(item, form, kind, where=f"{path}:{number}") for number, item in lines)
+    return tuple(
+        read_document(item, kind, build, where=f"{path}:{number}") for number, item in lines
+    )
 
 
 def _check(path: Path, meta: RunMeta, records: Sequence[LaunchRecord]) -> None:

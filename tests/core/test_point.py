@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchx.core.point import Point
+from benchx.store.shape import restored
 
 POINT = Point(
     kind="kernel", subject="kda_prefill", backend="fla", params={"heads": 4, "seqlens": "8x1024"}
@@ -59,6 +60,6 @@ def test_a_label_names_operator_backend_and_values() -> None:
 @given(params=PARAMS, part=st.integers(0, 9))
 def test_json_restores_an_equal_point(params: dict[str, int | str], part: int) -> None:
     point = Point(kind="kernel", subject="op", backend="b", params=params, part=part)
-    restored = Point.from_json(json.loads(json.dumps(point.to_json())))
-    assert restored == point
-    assert restored.point_id == point.point_id
+    again = restored(json.loads(json.dumps(point.to_json())), Point)
+    assert again == point
+    assert again.point_id == point.point_id

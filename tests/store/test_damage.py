@@ -154,14 +154,14 @@ def test_a_broken_line_is_told_plainly_with_what_to_do(
 @pytest.mark.parametrize(
     ("name", "change", "told"),
     [
-        ("run.json", {"plan": [None]}, "plan.0: got None, expected mapping"),
+        ("run.json", {"plan": [None]}, "plan.0: got None, expected a mapping"),
         ("run.json", {"plan": [{"kind": "kernel"}]}, "plan.0.subject: missing"),
-        ("run.json", {"plan": 7}, "plan: got 7, expected list"),
+        ("run.json", {"plan": 7}, "plan: got 7, expected a list"),
         ("run.json", {"extra": 7}, "extra: no field of that name is known"),
-        ("records.jsonl", {"outcome": "good"}, "outcome: got 'good', expected one of ok, wrong"),
-        ("records.jsonl", {"check": []}, r"check: got \[\], expected mapping"),
+        ("records.jsonl", {"outcome": "good"}, "outcome: got 'good', expected 'ok', 'wrong'"),
+        ("records.jsonl", {"check": []}, r"check: got \[\], expected a mapping"),
         ("records.jsonl", {"check": {"bound": 1}}, "check.rms_ratio: missing"),
-        ("launches.jsonl", {"control_ms": 7}, "control_ms: got 7, expected list"),
+        ("launches.jsonl", {"control_ms": 7}, "control_ms: got 7, expected a list"),
     ],
 )
 def test_a_broken_field_is_named(

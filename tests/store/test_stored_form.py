@@ -18,6 +18,7 @@ from benchx.store.journal import Journal, read_entries
 from benchx.store.migrations import migrate
 from benchx.store.plain import plain, to_line
 from benchx.store.samples import SampleFolder
+from benchx.store.shape import restored
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 words = st.text(max_size=12)
@@ -126,9 +127,9 @@ def test_a_plan_read_back_has_equal_points_and_ids(
         started_at="now",
         benchx_version="0",
     )
-    restored = RunMeta.from_json(json.loads(json.dumps(meta.to_json())))
-    assert restored == meta
-    assert restored.plan[0].point.point_id == point.point_id
+    again = restored(json.loads(json.dumps(meta.to_json())), RunMeta)
+    assert again == meta
+    assert again.plan[0].point.point_id == point.point_id
 
 
 def _from_zero(document: dict[str, object]) -> dict[str, object]:
