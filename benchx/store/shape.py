@@ -68,9 +68,8 @@ def _defined(data: object) -> object:
 @cache
 def _adapter(form: Hashable) -> TypeAdapter[list[Any]]:
     """Of a list, as pydantic takes a configuration for those, and applies it to what they hold."""
-    return TypeAdapter(
-        GenericAlias(list, (form,)), config=ConfigDict(extra="forbid", allow_inf_nan=False)
-    )
+    listed: Any = GenericAlias(list, (form,))
+    return TypeAdapter(listed, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 
 
 def _told(problem: ErrorDetails) -> str:
