@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -221,6 +222,34 @@ def test_the_operator_of_the_readme_is_listed_once_it_is_installed(plugin: Path)
         done = benchx_in(plugin, "list", kind)
         assert done.returncode == 0, done.stderr
         assert "softmax" in done.stdout
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_by_doctor_and_stops_no_command(
+    plugin: Path,
+) -> None:
+    (plugin / "my_module.py").write_text("import no_such_module\n")
+    listed = benchx_in(plugin, "list", "ops")
+    assert listed.returncode == 0, listed.stderr
+    assert "kda_prefill" in listed.stdout
+    assert listed.stderr.count("warning: plugin 'softmax' (benchx.operators)") == 1
+    report = json.loads(benchx_in(plugin, "doctor", "--json").stdout)
+    assert [(one["package"], one["group"], one["name"]) for one in report["broken_plugins"]] == [
+        ("my-package", "benchx.operators", "softmax"),
+        ("my-package", "benchx.backends", "softmax-torch"),
+    ]
+    assert "No module named 'no_such_module'" in report["broken_plugins"][0]["error"]
+    assert "of package my-package can't be loaded" in benchx_in(plugin, "doctor").stdout
+
+
+def test_doctor_loads_the_plugins_of_every_group(plugin: Path) -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "benchx").rglob("*.py")]
+    asked = re.compile(r'(?:group=|load_plugins\()"(benchx\.\w+)"')
+    groups = {group for source in sources for group in asked.findall(source)}
+    assert {"benchx.operators", "benchx.backends", "benchx.engines", "benchx.sinks"} < groups
+    entries = plugin / "my_package-1.dist-info" / "entry_points.txt"
+    entries.write_text("".join(f"[{group}]\nbad = no_such_module:X\n" for group in groups))
+    report = json.loads(benchx_in(plugin, "doctor", "--json").stdout)
+    assert {one["group"] for one in report["broken_plugins"]} == groups
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from benchx.architectures.descriptor import Architecture
-from benchx.core.errors import BenchxError, Location, UsageError, nearest_word
+from benchx.core.errors import BenchxError, Location, unknown_word
 
 MAX_BYTES = 4 * 2**20
 """A config is a few kilobytes; more is some other file."""
@@ -37,12 +37,8 @@ def load_architecture(name_or_path: str) -> Architecture:
         from benchx.architectures.huggingface import from_config
 
         return from_config(_text(path), path)
-    near = nearest_word(name_or_path, shipped)
-    tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(sorted(shipped))}"
-    raise UsageError(
-        f"unknown architecture {name_or_path!r}{tail}",
-        hint="a .yaml descriptor or a Hugging Face config.json works as well",
-    )
+    hint = "a .yaml descriptor or a Hugging Face config.json works as well"
+    raise unknown_word("architecture", name_or_path, sorted(shipped), hint=hint)
 
 
 def _shipped() -> dict[str, Path]:

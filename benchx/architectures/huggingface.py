@@ -12,7 +12,7 @@ from typing import Any
 from benchx.architectures.config_file import Config, language_model
 from benchx.architectures.config_published import checkpoint, longest_context, omitted
 from benchx.architectures.descriptor import Architecture
-from benchx.core.errors import Location, nearest_word
+from benchx.core.errors import Location, suggestion
 from benchx.scenario.located import Located
 from benchx.scenario.validation import validated
 
@@ -70,9 +70,8 @@ def from_config(text: str, path: Path) -> Architecture:
         )
     model_type = str(config.data["model_type"])
     if model_type not in ARCHITECTURES:
-        near = nearest_word(model_type, ARCHITECTURES)
-        tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(ARCHITECTURES)}"
-        raise config.wrong(f"{config.prefix}model_type {model_type!r} is not known{tail}")
+        tail = suggestion(model_type, ARCHITECTURES)
+        raise config.wrong(f"{config.prefix}model_type {model_type!r} is not known; {tail}")
     _refuse_unknown(config)
     built = _frame(config, path) | _attention(config, ARCHITECTURES[model_type]) | _mlp(config)
     known = {key: value for key, value in built.items() if value is not None}

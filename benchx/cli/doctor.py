@@ -21,11 +21,13 @@ def doctor(*, as_json: AsJson = False) -> None:
     """
     from benchx.cli.adapters import adapters
     from benchx.cli.backends import find_backends
+    from benchx.cli.plugins import find_broken_plugins
     from benchx.measure.device import list_devices, probe_device
     from benchx.measure.environment import snapshot
 
     devices, environment = list_devices(), snapshot()
     findings = find_backends(probe_device())
+    broken = find_broken_plugins()
     notes = remarks(devices, [found.vendor for found in adapters()], environment)
     if as_json:
         print_json(
@@ -34,6 +36,7 @@ def doctor(*, as_json: AsJson = False) -> None:
                 "devices": [device.to_json() for device in devices],
                 "notes": notes,
                 "backends": [asdict(finding) for finding in findings],
+                "broken_plugins": [asdict(plugin) for plugin in broken],
             }
         )
         return
@@ -42,6 +45,8 @@ def doctor(*, as_json: AsJson = False) -> None:
         console.print(f"{name:<10}  {text}")
     for note in notes:
         console.print(f"note: {note}")
+    for plugin in broken:
+        console.print(f"note: {plugin}; to use benchx with it, {plugin.remedy}", soft_wrap=True)
     console.print()
     print_rows(console, backend_rows(findings))
 

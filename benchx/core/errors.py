@@ -108,6 +108,27 @@ def _printable(key: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in key)
 
 
+def unknown_word(
+    noun: str, got: str, known: Iterable[str], *, hint: str | None = None
+) -> UsageError:
+    """The error for a word that is none of `known`: names the nearest one, or else all of them.
+
+    Args:
+        noun: What the word should have named ("operator").
+        got: The word.
+        known: The words that would have been right, in the order in which to show them.
+        hint: The next step, if there is one.
+    """
+    return UsageError(f"unknown {noun} {got!r}; {suggestion(got, known)}", hint=hint)
+
+
+def suggestion(got: str, known: Iterable[str]) -> str:
+    """The end of an error about a word: `did you mean 'sdpa'?`, or else all words known."""
+    words = list(known)
+    near = nearest_word(got, words)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(words)}"
+
+
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
     """The known word closest to `word`, or None when none is close."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from benchx.core.errors import BenchxError, Location, UsageError, nearest_word
+from benchx.core.errors import BenchxError, Location, nearest_word, unknown_word
 from benchx.core.units import UnitError
 from benchx.scenario.reader import read_yaml
 from benchx.scenario.schema import Settings, Slug, Word
@@ -146,9 +146,7 @@ def hardware_named(name: str) -> Hardware:
     """The entry of that name; raises UsageError with the nearest one."""
     known = {entry.name: entry for entry in hardware_table()}
     if name not in known:
-        near = nearest_word(name, known)
-        tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}"
-        raise UsageError(f"unknown hardware {name!r}{tail}")
+        raise unknown_word("hardware", name, known)
     return known[name]
 
 
@@ -182,9 +180,7 @@ class Prices:
             UsageError: No price of that tier is known for any hardware.
         """
         if tier not in self.tiers():
-            near = nearest_word(tier, self.tiers())
-            tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(self.tiers())}"
-            raise UsageError(f"unknown tier of prices {tier!r}{tail}")
+            raise unknown_word("price tier", tier, self.tiers())
         if hardware is None:
             return None
         fitting = [

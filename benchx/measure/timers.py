@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchx.core.device import Device
-from benchx.core.errors import UsageError, nearest_word
+from benchx.core.errors import UsageError, unknown_word
 from benchx.measure import gpu
 from benchx.measure.cache import ColdCache
 from benchx.measure.cpu_timer import CpuTimer
@@ -39,9 +39,7 @@ def make_timer(
         UsageError: An unknown name, or a timer that this device does not have.
     """
     if timer not in TIMERS:
-        near = nearest_word(timer, TIMERS)
-        tail = f"; did you mean {near!r}?" if near else f"; known: {', '.join(TIMERS)}"
-        raise UsageError(f"unknown timer {timer!r}{tail}")
+        raise unknown_word("timer", timer, TIMERS)
     if timer == "auto":
         timer = _automatic(device)
     if (timer == "cpu") == device.is_gpu:

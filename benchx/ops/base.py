@@ -17,7 +17,7 @@ from benchx.core.device import Device
 from benchx.core.errors import BenchxError
 from benchx.core.outcome import Outcome
 from benchx.core.record import Work
-from benchx.core.registry import Registry
+from benchx.core.registry import Registry, load_plugins
 
 if TYPE_CHECKING:
     import torch
@@ -180,6 +180,4 @@ def backends_of(operator: str) -> Registry[Backend[Any]]:
 def _load_plugins() -> None:
     """Operators first: importing their modules may register backends as well."""
     OPERATORS.names()
-    plugins: Registry[Backend[Any]] = Registry("backend plugin", group="benchx.backends")
-    for backend in plugins:
-        register_backend(backend)
+    load_plugins("benchx.backends", lambda _, backend: register_backend(backend))

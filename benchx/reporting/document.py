@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchx.core.errors import UsageError, nearest_word
+from benchx.core.errors import UsageError, suggestion
 from benchx.core.outcome import Outcome
 from benchx.reporting.frame import backend_order, load_frame, ok_rows
 from benchx.reporting.header import Header, header_of
@@ -96,9 +96,7 @@ def build_document(runs: Sequence[Run], *, baseline: str | None = None) -> Docum
     frame = load_frame(runs)
     order = backend_order(frame)
     if baseline is not None and baseline not in order:
-        near = nearest_word(baseline, order)
-        tail = f"did you mean {near!r}?" if near else f"it has: {', '.join(order)}"
-        raise UsageError(f"no result has a backend {baseline!r}; {tail}")
+        raise UsageError(f"no result has a backend {baseline!r}; {suggestion(baseline, order)}")
     _refuse_twice(runs)
     parts = []
     for number, run in enumerate(runs, start=1):

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from benchx.core import errors
-from benchx.core.errors import BenchxError, ExitCode, Location, ScenarioError, nearest_word
+from benchx.core.errors import (
+    BenchxError,
+    ExitCode,
+    Location,
+    ScenarioError,
+    nearest_word,
+    unknown_word,
+)
 
 
 def test_a_scenario_error_names_file_line_key_value_and_the_nearest_word() -> None:
@@ -69,3 +76,12 @@ def test_exit_codes_are_those_promised_to_scripts() -> None:
 )
 def test_the_nearest_word_is_offered_only_when_it_is_near(word: str, nearest: str | None) -> None:
     assert nearest_word(word, ["recurrent", "chunked"]) == nearest
+
+
+def test_an_unknown_word_is_answered_with_the_nearest_one_or_with_all() -> None:
+    known = ("recurrent", "chunked")
+    near = unknown_word("backend", "recurent", known, hint="benchx list backends")
+    assert near.message == "unknown backend 'recurent'; did you mean 'recurrent'?"
+    assert near.hint == "benchx list backends"
+    far = unknown_word("backend", "zzz", iter(known))
+    assert str(far) == "unknown backend 'zzz'; known: recurrent, chunked"

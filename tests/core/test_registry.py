@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from benchx.core import registry
 from benchx.core.errors import BenchxError, UsageError
-from benchx.core.registry import Registry
+from benchx.core.registry import Registry, broken_plugins
+
+
+@pytest.fixture(autouse=True)
+def _none_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_BROKEN", {})
 
 
 def _offer(monkeypatch: pytest.MonkeyPatch, **entries: Callable[[], object]) -> None:
     """Make `entry_points` offer these names; each value is what `load` calls."""
-    found = [SimpleNamespace(name=name, load=load) for name, load in entries.items()]
+    dist = SimpleNamespace(name="their-package")
+    found = [SimpleNamespace(name=name, load=load, dist=dist) for name, load in entries.items()]
     monkeypatch.setattr(registry, "entry_points", lambda *, group: found if group == "g" else [])
 
 
@@ -71,11 +78,63 @@ def test_entry_points_are_not_loaded_before_they_are_asked_for(
 
 
 def test_an_entry_point_cannot_replace_a_built_in_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    _offer(monkeypatch, ours=lambda: 7)
+    _offer(monkeypatch, ours=lambda: 7, theirs=lambda: 8)
     numbers: Registry[int] = Registry("number", group="g")
     numbers.add("ours", 1)
-    with pytest.raises(BenchxError, match="registered twice"):
-        numbers.get("ours")
+    assert list(numbers) == [1, 8]
+    (broken,) = broken_plugins()
+    assert "number 'ours' is registered twice" in str(broken)
+
+
+def _raising(error: BaseException) -> Callable[[], object]:
+    def load() -> NoReturn:
+        raise error
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ModuleNotFoundError("No module named 'gone'"), "ModuleNotFoundError: No module named"),
+        (AttributeError("no attribute 'OP'"), "AttributeError: no attribute 'OP'"),
+        (RuntimeError("no licence"), "RuntimeError: no licence"),
+        (SystemExit(3), "SystemExit: 3"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_plugin_that_cannot_be_loaded_is_left_out_and_named_once_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, told: str
+) -> None:
+    _offer(monkeypatch, first=lambda: 1, bad=_raising(error), last=lambda: 2)
+    numbers: Registry[int] = Registry("number", group="g")
+    for _ in range(2):
+        assert numbers.names() == ("first", "last")
+    (broken,) = broken_plugins()
+    assert (broken.group, broken.name, broken.package) == ("g", "bad", "their-package")
+    assert broken.error.startswith(told)
+    (warning,) = caplog.messages
+    assert "plugin 'bad' (g) of package their-package can't be loaded" in warning
+    assert "uninstall their-package" in warning
+
+
+def test_who_asks_for_a_broken_plugin_learns_why_it_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _offer(monkeypatch, bad=_raising(ImportError("libgone.so")))
+    numbers: Registry[int] = Registry("number", group="g")
+    with pytest.raises(UsageError, match=r"of package their-package.*ImportError: libgone\.so"):
+        numbers.get("bad")
+
+
+def test_ctrl_c_while_a_plugin_loads_is_not_taken_for_a_broken_plugin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _offer(monkeypatch, slow=_raising(KeyboardInterrupt()))
+    numbers: Registry[int] = Registry("number", group="g")
+    with pytest.raises(KeyboardInterrupt):
+        numbers.names()
+    assert broken_plugins() == ()
 
 
 def test_an_entry_for_later_is_made_once_on_first_use_and_holds_its_place() -> None:

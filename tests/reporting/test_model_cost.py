@@ -84,7 +84,7 @@ def test_the_cost_of_a_slice_says_that_it_is_none_of_the_model(
         (RENTAL, CPU, "no GPU was in use"),
         ({"hardware": "h200", "prices": "rental"}, CPU, "no GPU was in use"),
         (RENTAL, H200 | {"name": "Abacus 9"}, "Abacus 9 is not in the table of hardware"),
-        ({"hardware": "h200", "prices": "lottery"}, H200, "unknown tier of prices"),
+        ({"hardware": "h200", "prices": "lottery"}, H200, "unknown price tier"),
     ],
 )
 def test_an_unknown_price_gives_no_number_and_says_why(

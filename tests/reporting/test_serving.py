@@ -152,7 +152,7 @@ def test_a_cost_names_its_formula_and_the_tier_date_and_source_of_its_price(
         ({"hardware": "h200", "prices": "rental"}, HOSTED, ("the number of GPUs is unknown",)),
         ({"hardware": "auto", "prices": "rental"}, HOSTED, ("number of GPUs", "kind of GPU")),
         ({"hardware": "auto", "prices": "rental"}, CPU, ("no GPU was in use",)),
-        ({"hardware": "h200", "prices": "lottery"}, {}, ("unknown tier of prices",)),
+        ({"hardware": "h200", "prices": "lottery"}, {}, ("unknown price tier",)),
         ({"hardware": "gaudi3", "prices": "rental"}, {}, ("no rental price of Intel Gaudi 3",)),
         (
             {"hardware": "auto", "prices": "rental"},

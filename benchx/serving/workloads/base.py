@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from benchx.core.errors import UsageError, nearest_word
+from benchx.core.errors import UsageError, suggestion
 from benchx.core.registry import Registry
 from benchx.serving.request import Api, Request
 from benchx.serving.workloads.lengths import Lengths
@@ -65,9 +65,7 @@ class WorkloadSettings:
         known = {item.name for item in fields(cls)}
         for key in data:
             if key not in known:
-                near = nearest_word(key, known)
-                tail = f"; did you mean {near!r}?" if near else ""
-                raise UsageError(f"workload: unknown key {key!r}{tail}")
+                raise UsageError(f"workload: unknown key {key!r}; {suggestion(key, sorted(known))}")
         plain = dict(data)
         for name in ("input_len", "output_len", "turns", "turn_len"):
             if plain.get(name) is not None and not isinstance(plain[name], Lengths):
