@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -79,8 +81,11 @@ def main() -> None:
     try:
         app = build(arguments)
         code = app(args=arguments or ["--help"], prog_name="benchx", standalone_mode=False)
-    except SystemExit:  # Typer and Rich leave so when `head` or a pager has closed the pipe
-        code = BROKEN_PIPE
+        sys.stdout.flush()  # here a closed pipe can still be told from a defect
+    except SystemExit as end:
+        code = _code_of(end, debug=debug)
+    except BrokenPipeError as error:
+        code = _code_of_pipe(error, debug=debug)
     except KeyboardInterrupt:
         complain("interrupted")
         code = INTERRUPTED
@@ -89,6 +94,47 @@ def main() -> None:
             raise
         code = explain(error)
     sys.exit(code or ExitCode.OK)
+
+
+def _code_of(end: SystemExit, *, debug: bool) -> int:
+    """Exit code of what leaves by SystemExit: a closed pipe, by way of Typer, or a third party.
+
+    A third party's text is shown, as Python would show it, but does not end with Python's exit
+    code 1, which here stands for a regression.
+    """
+    if isinstance(end.__context__, BrokenPipeError):
+        return _code_of_pipe(end.__context__, debug=debug)
+    if end.code is None or isinstance(end.code, int):
+        return end.code or ExitCode.OK
+    complain(str(end.code))
+    return ExitCode.FAILED
+
+
+def _code_of_pipe(error: BrokenPipeError, *, debug: bool) -> int:
+    """Quiet only where it is our own output that nobody reads; else it is a worker's pipe, say."""
+    gone = [stream for stream in (sys.stdout, sys.stderr) if _has_no_reader(stream)]
+    if gone:
+        return BROKEN_PIPE
+    if debug:
+        raise error
+    return explain(error)
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether `head` or a pager has closed the pipe that a stream writes to.
+
+    If so, the stream leads nowhere from here on: Python would complain when it flushes it.
+    """
+    try:
+        fd = stream.fileno()
+    except OSError:  # it was replaced by one that is no file
+        return False
+    poll = select.poll()
+    poll.register(fd, 0)  # asks for errors only
+    if not poll.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+    return True
 
 
 def explain(error: Exception) -> int:

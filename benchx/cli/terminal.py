@@ -27,15 +27,25 @@ def stderr() -> Console:
 def _console(stream: TextIO, *, is_stderr: bool) -> Console:
     from rich.console import Console
 
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            """Let `app.main` see what happened; Rich would exit with 1."""
+            self.quiet = True
+            raise BrokenPipeError
+
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(stderr=is_stderr, highlight=False, emoji=False, markup=False, width=width)
+    return Plain(stderr=is_stderr, highlight=False, emoji=False, markup=False, width=width)
 
 
 def print_rows(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print mappings of equal keys as a table: ruled on a terminal, bare columns in a pipe.
 
-    Numbers are right-aligned; lists are joined by commas; None prints as nothing.
+    Numbers are right-aligned; lists are joined by commas; None prints as nothing. Without rows
+    there are no headings either: `none` is printed.
     """
+    if not rows:
+        console.print("none")
+        return
     cells = [[_cell(value) for value in row.values()] for row in rows]
     right = [
         all(isinstance(value, int | float | None) for value in column)

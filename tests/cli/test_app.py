@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -204,6 +205,34 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly() -> None:
     assert done.stdout.startswith("metric ")
     assert done.stdout.endswith(("code 0\n", "code 141\n"))
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("left_with", "code", "told"),
+    [(3, 3, ""), (None, 0, ""), ("no licence found", 4, "error: no licence found\n")],
+)
+def test_a_third_party_that_exits_keeps_its_code_and_its_message(
+    benchx: Command, monkeypatch: pytest.MonkeyPatch, left_with: object, code: int, told: str
+) -> None:
+    _failing_with(monkeypatch, SystemExit(left_with))
+    result = benchx("list", "metrics")
+    assert (result.code, result.err) == (code, told)
+
+
+def test_a_broken_pipe_that_is_not_the_outputs_is_an_error(
+    benchx: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _failing_with(monkeypatch, BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    result = benchx("list", "metrics")
+    assert result.code == 4
+    assert result.err.startswith("error: unexpected BrokenPipeError: ")
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_pipe_without_a_reader_gives_141_and_no_word(
+    unread: Callable[..., tuple[int, str]], more: tuple[str, ...]
+) -> None:
+    assert unread("list", "metrics", *more) == (141, "")
 
 
 def test_an_ascii_terminal_ends_no_command() -> None:

@@ -33,6 +33,13 @@ def test_a_piped_table_is_columns_without_rules_and_without_trailing_blanks() ->
     )
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_table_without_rows_says_that_there_are_none(is_terminal: bool) -> None:
+    stream = io.StringIO()
+    print_rows(Console(file=stream, force_terminal=is_terminal, color_system=None), [])
+    assert stream.getvalue() == "none\n"
+
+
 def test_a_piped_table_is_never_folded() -> None:
     assert len(_text(is_terminal=False, width=20).splitlines()) == 1 + len(ROWS)
 
