@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchx.cli.arguments import AsJson, Overrides, ScenarioName
@@ -44,11 +45,13 @@ def show(name: str, overrides: Sequence[str], *, as_json: bool) -> None:
 
 
 def _as_json(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> dict[str, Any]:
+    cost = _cost(scenario, device, planned)
     return {
         "scenario": scenario.name,
         "device": device.to_json(),
         "most_minutes": _minutes(planned),
-        "most_cost_usd": None,
+        "most_cost": asdict(cost) if isinstance(cost, _Cost) else None,
+        "cost_unknown": None if isinstance(cost, _Cost) else cost,
         "points": [
             entry.point.to_json()
             | {
@@ -80,32 +83,55 @@ def _print(
     runs = sum(entry.unavailable is None for entry in planned)
     told = f"{counted(len(planned), 'point')}, {runs} to run on {device.name}"
     if runs:
+        cost = _cost(scenario, device, planned)
         told += (
             f", at most {format_seconds(60 * _minutes(planned))} of timing, set-up not counted; "
-            f"{_cost_text(scenario, device, planned)}"
+            f"{cost if isinstance(cost, _Cost) else f'cost unknown: {cost}'}"
         )
     console.print(told)
 
 
-def _cost_text(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> str:
-    """What the timing may cost per GPU in use, or why that can't be told."""
+@dataclass(frozen=True, kw_only=True)
+class _Cost:
+    """The most that the timing costs for each GPU in use, and the price that this rests on."""
+
+    per_gpu: float
+    currency: str
+    price_per_gpu_hour: float
+    tier: str
+    date: str
+    source: str
+
+    def __str__(self) -> str:
+        most = "less than 0.01" if self.per_gpu < 0.01 else f"at most {self.per_gpu:.2f}"
+        return (
+            f"{most} {self.currency} per GPU in use "
+            f"({self.price_per_gpu_hour:g} {self.currency} an hour, {self.tier} {self.date}, "
+            f"{self.source})"
+        )
+
+
+def _cost(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> _Cost | str:
+    """What the timing may cost, or why that is unknown."""
     from benchx.economics.catalogue import AUTO, Prices, hardware_named, hardware_of_device
 
     costs = [part.cost for part in scenario.parts]
     first = costs[0]
     if first is None or any(cost != first for cost in costs):
-        return "cost unknown: the scenario names no price that holds for all of it (`cost`)"
+        return "the scenario names no price that holds for all of it (`cost`)"
     is_auto = first.hardware == AUTO
     hardware = hardware_of_device(device.name) if is_auto else hardware_named(first.hardware)
     price = Prices().price(hardware, first.prices)
     if price is None:
         name = device.name if hardware is None else hardware.title
-        return f"cost unknown: no {first.prices} price of {name} is known"
-    hours = _minutes(planned) / 60
-    return (
-        f"at most {hours * price.per_gpu_hour:.2f} {price.currency} per GPU in use "
-        f"({price.per_gpu_hour:g} {price.currency} an hour, {price.tier} {price.date}, "
-        f"{price.source})"
+        return f"no {first.prices} price of {name} is known"
+    return _Cost(
+        per_gpu=_minutes(planned) / 60 * price.per_gpu_hour,
+        currency=price.currency,
+        price_per_gpu_hour=price.per_gpu_hour,
+        tier=price.tier,
+        date=str(price.date),
+        source=price.source,
     )
 
 

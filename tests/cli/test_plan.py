@@ -69,6 +69,25 @@ def test_a_known_price_gives_a_cost_per_gpu_with_tier_and_source(
     assert "cost unknown" not in last
 
 
+def test_json_gives_the_cost_that_the_text_gives(benchx: Command, scenario: str) -> None:
+    priced = ("--set", "cost.hardware=h200", "--set", "cost.prices=rental")
+    plan = json.loads(benchx("plan", scenario, *priced, "--json").out)
+    cost = plan["most_cost"]
+    assert plan["cost_unknown"] is None
+    assert cost["per_gpu"] == pytest.approx(48 / 3600 * cost["price_per_gpu_hour"])
+    last = benchx("plan", scenario, *priced).out.splitlines()[-1]
+    assert f"at most {cost['per_gpu']:.2f} {cost['currency']} per GPU in use" in last
+    assert f"{cost['tier']} {cost['date']}, {cost['source']})" in last
+
+
+def test_a_cost_below_a_cent_is_not_rounded_to_nothing(benchx: Command, scenario: str) -> None:
+    settings = ("cost.hardware=h200", "cost.prices=rental", "measure.max_time=10ms")
+    last = benchx("plan", scenario, *(w for s in settings for w in ("--set", s))).out.splitlines()[
+        -1
+    ]
+    assert "; less than 0.01 USD per GPU in use (" in last
+
+
 def test_a_value_replaced_by_set_shows_in_the_plan(benchx: Command, scenario: str) -> None:
     result = benchx("plan", scenario, "--set", "axes.heads=[4]", "--json")
     points = json.loads(result.out)["points"]
@@ -79,7 +98,8 @@ def test_json_holds_every_point_and_no_invented_price(benchx: Command, scenario:
     plan = json.loads(benchx("plan", scenario, "--json").out)
     loaded = expand(load(scenario), vocabulary())
     assert [point["point_id"] for point in plan["points"]] == [p.point_id for p in loaded]
-    assert plan["most_cost_usd"] is None
+    assert plan["most_cost"] is None
+    assert "no price" in plan["cost_unknown"]
     assert plan["most_minutes"] == pytest.approx(8 * 3 * 2 / 60)
 
 
