@@ -1,8 +1,9 @@
 """From the records of all launches to one row per point: what points.parquet holds.
 
 The unit of replication is the launch: a figure is the median over the launches' own medians, its
-interval a bootstrap over launches. Only a point that was ok in every launch until now carries
-figures; `launches` says how many there are so far. `store.points.ROW_RULES` counts these rules.
+interval that of order statistics over launches. Only a point that was ok in every launch until now
+carries figures; `launches` says how many there are so far. `store.points.ROW_RULES` counts these
+rules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.stats.summary import bootstrap_interval, median, percentile_or_none
+from benchx.stats.summary import launch_interval, median, percentile_or_none
 from benchx.store import LaunchInfo, Run, read_run
 from benchx.store.points import Row
 from benchx.store.samples import SampleKey, Samples
@@ -119,7 +120,7 @@ def _spread(
     name: str, records: Sequence[LaunchRecord], samples: Mapping[SampleKey, Samples]
 ) -> dict[str, float | None]:
     values = [record.values[name] for record in records if name in record.values]
-    interval = bootstrap_interval(values, seed=0) if values else None
+    interval = launch_interval(values)
     pooled = [
         sample
         for record in records
@@ -136,7 +137,7 @@ def _spread(
 def _interval(name: str, records: Sequence[LaunchRecord]) -> dict[str, float]:
     """`X_ci_low` and `X_ci_high` of a median `X_p50` that each launch gives; absent below three."""
     values = [record.values[name] for record in records if name in record.values]
-    interval = bootstrap_interval(values, seed=0) if name.endswith("_p50") and values else None
+    interval = launch_interval(values) if name.endswith("_p50") else None
     if interval is None:
         return {}
     base = name.removesuffix("_p50")

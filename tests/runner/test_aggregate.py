@@ -66,6 +66,13 @@ def test_a_figure_is_the_median_over_launches_with_an_interval_over_launches(
     assert (row["device_time_ms_ci_low"], row["device_time_ms_ci_high"]) == (1.0, 3.0)
 
 
+def test_seven_launches_give_their_range_since_the_next_ranks_cover_less_than_95_percent(
+    tmp_path: Path,
+) -> None:
+    row = row_of(tmp_path, [record(launch) for launch in range(7)], launches=7)
+    assert (row["device_time_ms_ci_low"], row["device_time_ms_ci_high"]) == (1.0, 7.0)
+
+
 def test_two_launches_give_a_median_but_no_interval(tmp_path: Path) -> None:
     row = row_of(tmp_path, [record(0), record(1)], launches=2)
     assert row["device_time_ms_p50"] == 1.5
