@@ -56,12 +56,23 @@ def list_(
 
 def _rows(kind: Kind, entries: Entries) -> Entries:
     """What the table shows of the entries; axes and prices take a row each."""
-    shown = {Kind.OPS: _op_rows, Kind.ENGINES: _engine_rows, Kind.HARDWARE: _hardware_rows}
+    shown = {
+        Kind.OPS: _op_rows,
+        Kind.ENGINES: _engine_rows,
+        Kind.METRICS: _metric_rows,
+        Kind.HARDWARE: _hardware_rows,
+    }
     return shown[kind](entries) if kind in shown else entries
 
 
 def _engine_rows(entries: Entries) -> Entries:
     return [entry | {"here": "yes" if entry["here"] else "no"} for entry in entries]
+
+
+def _metric_rows(entries: Entries) -> Entries:
+    """Without the lists that a formula says as well."""
+    left_out = ("derived_from", "primary_at")
+    return [{key: entry[key] for key in entry if key not in left_out} for entry in entries]
 
 
 def _hardware_rows(entries: Entries) -> Entries:
@@ -177,6 +188,9 @@ def _metrics() -> Entries:
             "metric": metric.id,
             "unit": metric.unit,
             "better": metric.direction.value,
+            "role": metric.role.value,
+            "derived_from": list(metric.derived_from),
+            "primary_at": list(metric.primary_at),
             "levels": list(metric.levels),
             "formula": metric.formula,
         }

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from benchx.core import metric
 from benchx.core.axes import Scalar
-from benchx.core.metric import METRICS
 from benchx.core.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ RECORDED = (
 KV_SOURCE = "kv_prefill_source"
 """Where the prefill time of a serving row is from; other rows lack it."""
 
-TIME = "device_time_ms_p50"
-TIME_LOW = "device_time_ms_ci_low"
-TIME_HIGH = "device_time_ms_ci_high"
+TIME = metric.DEVICE_TIME.column("p50")
+TIME_LOW = metric.DEVICE_TIME.column("ci_low")
+TIME_HIGH = metric.DEVICE_TIME.column("ci_high")
 
 _NEEDED = (
-    TIME, TIME_LOW, TIME_HIGH, "roofline_share", "compute_tflop_s", "bandwidth_gb_s",
-    "kv_throughput_gb_s", "token_throughput_tok_s", "rms_ratio",
+    TIME, TIME_LOW, TIME_HIGH, metric.ROOFLINE.id, metric.COMPUTE.id, metric.BANDWIDTH.id,
+    metric.KV_THROUGHPUT.id, metric.TOKENS.id, metric.RMS_RATIO.id,
 )  # fmt: skip
 
 
@@ -78,9 +78,7 @@ def load_frame(runs: Sequence[HasRows]) -> pd.DataFrame:
 
 def is_figure(column: str) -> bool:
     """Whether a column holds a registered metric or one of its statistics."""
-    return column == "control_drift" or any(
-        column == metric.id or column.startswith(f"{metric.id}_") for metric in METRICS
-    )
+    return column == "control_drift" or metric.parse_column(column) is not None
 
 
 def axis_columns(frame: pd.DataFrame) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from benchx.stats.summary import median_coverage
+
 ABSENT = "-"
 """Printed where there is no figure."""
 
@@ -52,12 +54,12 @@ def with_interval(median: float | None, low: float | None, high: float | None) -
 def interval_words(launches: int) -> str:
     """What an interval over that many launches is.
 
-    With n launches the bootstrap can't leave the range of their medians, which holds the true
-    median with probability 1 - 2^(1 - n) at most (order statistics of independent launches).
+    Six launches and more are held to 95 %; the range of fewer covers the true median with less
+    (`stats.summary.launch_interval`).
     """
-    coverage = 1 - 2.0 ** (1 - launches)
+    coverage = median_coverage(launches)
     if coverage >= 0.95:
-        return "95 % bootstrap interval over launches"
+        return "order-statistic interval over launches (holds the true median with 95 % or more)"
     share = f"{100 * coverage:.0f} %"
     return f"range over {launches} launches (holds the true median with {share} at most)"
 

@@ -1,8 +1,9 @@
 """From the records of all launches to one row per point: what points.parquet holds.
 
 The unit of replication is the launch: a figure is the median over the launches' own medians, its
-interval a bootstrap over launches. Only a point that was ok in every launch until now carries
-figures; `launches` says how many there are so far. `store.points.ROW_RULES` counts these rules.
+interval that of order statistics over launches. Only a point that was ok in every launch until now
+carries figures; `launches` says how many there are so far. `store.points.ROW_RULES` counts these
+rules.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from benchx.core import metric
+from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.stats.summary import bootstrap_interval, median, percentile_or_none
+from benchx.stats.summary import launch_interval, median, percentile_or_none
 from benchx.store import LaunchInfo, Run, read_run
 from benchx.store.points import Row
 from benchx.store.samples import SampleKey, Samples
 
-_SPREAD = tuple(m.id for m in (metric.DEVICE_TIME, metric.CALL_TIME, metric.HOST_TIME))
+_SPREAD = (metric.DEVICE_TIME, metric.CALL_TIME, metric.HOST_TIME)
 _PLAIN = tuple(
     m.id
     for m in (
@@ -50,7 +52,11 @@ def load_run(path: Path) -> Run:
 
 
 def derive_rows(run: Run) -> tuple[Row, ...]:
-    """One row per point of the plan, also of those without a record."""
+    """One row per point of the plan, also of those without a record.
+
+    Raises:
+        StoreError: A record holds a value that is no registered metric, or one of its statistics.
+    """
     samples = run.samples()
     records: dict[str, list[LaunchRecord]] = {}
     for record in run.records:
@@ -88,8 +94,8 @@ def _columns(
         "samples": sum(record.timing.samples for record in ok if record.timing),
     }
     row |= point.params
-    for name in _SPREAD:
-        row |= _spread(name, figures, samples)
+    for one in _SPREAD:
+        row |= _spread(one, figures, samples)
     for name in (*_PLAIN, *_others(figures)):
         row[name] = _middle([record.values.get(name) for record in figures])
         row |= _interval(name, figures)
@@ -116,36 +122,49 @@ def outcome_of(records: Sequence[LaunchRecord], launches: int) -> tuple[Outcome,
 
 
 def _spread(
-    name: str, records: Sequence[LaunchRecord], samples: Mapping[SampleKey, Samples]
+    one: metric.Metric, records: Sequence[LaunchRecord], samples: Mapping[SampleKey, Samples]
 ) -> dict[str, float | None]:
+    name = one.id
     values = [record.values[name] for record in records if name in record.values]
-    interval = bootstrap_interval(values, seed=0) if values else None
+    interval = launch_interval(values)
     pooled = [
         sample
         for record in records
         for sample in samples.get((record.point_id, record.launch), {}).get(name, ())
     ]
     return {
-        f"{name}_p50": median(values) if values else None,
-        f"{name}_ci_low": interval.low if interval else None,
-        f"{name}_ci_high": interval.high if interval else None,
-        f"{name}_p95": percentile_or_none(pooled, 95) if pooled else None,
+        one.column("p50"): median(values) if values else None,
+        one.column("ci_low"): interval.low if interval else None,
+        one.column("ci_high"): interval.high if interval else None,
+        one.column("p95"): percentile_or_none(pooled, 95) if pooled else None,
     }
 
 
 def _interval(name: str, records: Sequence[LaunchRecord]) -> dict[str, float]:
     """`X_ci_low` and `X_ci_high` of a median `X_p50` that each launch gives; absent below three."""
+    column = _column_of(name)
     values = [record.values[name] for record in records if name in record.values]
-    interval = bootstrap_interval(values, seed=0) if name.endswith("_p50") and values else None
+    interval = launch_interval(values) if column.statistic == "p50" else None
     if interval is None:
         return {}
-    base = name.removesuffix("_p50")
-    return {f"{base}_ci_low": interval.low, f"{base}_ci_high": interval.high}
+    low, high = (column.metric.column(end) for end in ("ci_low", "ci_high"))
+    return {low: interval.low, high: interval.high}
+
+
+def _column_of(name: str) -> metric.MetricColumn:
+    """What a value of a record is; a name that nobody registered would pass for an axis."""
+    found = metric.parse_column(name)
+    if found is None:
+        raise StoreError(
+            f"a record holds {name!r}, which is no registered metric",
+            hint="register it (entry points `benchx.metrics`), or install the package that does",
+        )
+    return found
 
 
 def _others(records: Sequence[LaunchRecord]) -> list[str]:
     """Metrics beyond those of the kernel level, in the order of their first appearance."""
-    known = {*_SPREAD, *_PLAIN, metric.RMS_RATIO.id}
+    known = {*(one.id for one in _SPREAD), *_PLAIN, metric.RMS_RATIO.id}
     names = dict.fromkeys(name for record in records for name in record.values)
     return [name for name in names if name not in known]
 

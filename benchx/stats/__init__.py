@@ -1,1 +1,1 @@
-"""Pure numpy: robust summaries and bootstrap intervals."""
+"""Pure numpy: robust summaries and order-statistic intervals."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,15 +69,54 @@ def percentile_or_none(
 def median_interval(samples: Numbers, confidence: float = 0.95) -> Interval | None:
     """Confidence interval of the median from order statistics; None when there are too few.
 
-    With `B ~ Binomial(n, 1/2)` samples below the true median, the open interval between the
-    j-th smallest and the j-th largest covers it with probability `1 - 2 P(B < j)`, whatever the
-    (continuous) distribution; j is the largest for which that reaches `confidence` (David and
-    Nagaraja, Order Statistics, 7.1). Six samples are the fewest that give 95 %. It assumes
-    independent samples, so it speaks of this launch only: launches are the replicates.
+    The interval from the j-th smallest to the j-th largest sample, with the largest j whose
+    `median_coverage` reaches `confidence`: the tightest symmetric one, whatever the distribution.
+    Six samples are the fewest that give 95 %. It assumes independent samples, so among the samples
+    of one launch it speaks of that launch only: launches are the replicates.
+
+    Raises:
+        ValueError: A sample is NaN or infinite, or confidence is not within (0, 1).
     """
     rank = _lower_rank(len(samples), confidence)
-    if rank is None:
+    return None if rank is None else _between_ranks(samples, rank)
+
+
+def launch_interval(per_launch_values: Numbers, confidence: float = 0.95) -> Interval | None:
+    """Interval of the median over launches; None for fewer than three.
+
+    Where there are launches enough (six for 95 %) it is their `median_interval`. Fewer can't
+    support that level, so the interval is their range, which covers the median with a probability
+    of `median_coverage(n)` only: 75 % for three launches, 94 % for five.
+
+    Args:
+        per_launch_values: One number per launch (say, the median of its samples), any unit.
+        confidence: Two-sided level that six launches and more are held to.
+
+    Raises:
+        ValueError: A value is NaN or infinite, or confidence is not within (0, 1).
+    """
+    count = len(per_launch_values)
+    if count < MIN_LAUNCHES:
         return None
+    return _between_ranks(per_launch_values, _lower_rank(count, confidence) or 1)
+
+
+def median_coverage(n: int, rank: int = 1) -> float:
+    """Probability that the `rank`-th smallest to the `rank`-th largest of n hold the median.
+
+    With `B ~ Binomial(n, 1/2)` samples below the true median it is `1 - 2 P(B < rank)` for
+    independent samples of any continuous distribution (David and Nagaraja, Order Statistics, 7.1).
+    Rank 1 is the range, which nothing that stays between the samples can surpass.
+
+    Raises:
+        ValueError: Unless 1 <= rank <= n / 2.
+    """
+    if not 1 <= rank <= n // 2:
+        raise ValueError(f"of {n} samples the ranks are 1 to {n // 2}, got {rank}")
+    return 1 - 2 * float(_probability_below(n)[rank - 1])
+
+
+def _between_ranks(samples: Numbers, rank: int) -> Interval:
     ordered = np.sort(finite_array(samples))
     return Interval(float(ordered[rank - 1]), float(ordered[-rank]))
 
@@ -89,50 +128,15 @@ def _lower_rank(n: int, confidence: float) -> int | None:
         raise ValueError(f"confidence lies between 0 and 1, got {confidence}")
     if n < 2:
         return None
-    k = np.arange(1, n // 2 + 1)
-    log_pmf = np.concatenate(([0.0], np.cumsum(np.log(n - k + 1) - np.log(k)))) - n * math.log(2)
-    below = np.cumsum(np.exp(log_pmf))  # below[j - 1] = P(B < j)
-    rank = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
+    rank = int(np.searchsorted(_probability_below(n), (1 - confidence) / 2, side="right"))
     return rank if rank >= 1 else None
 
 
-def bootstrap_interval(
-    per_launch_values: Numbers,
-    seed: int,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    statistic: Literal["median", "mean"] = "median",
-) -> Interval | None:
-    """Percentile bootstrap over launches; None for fewer than three.
-
-    One value per launch (say, the median of its samples) goes in. The plain percentile form is
-    used because bias correction (BCa) is unstable below about ten launches. With n launches the
-    interval can't leave [min, max]; for the median of three it is exactly [min, max], whose
-    coverage is 75 % and not `confidence` (in general at most `1 - 2**(1 - n)`): read it as the
-    range seen, and run more launches for a sharper claim.
-
-    Args:
-        per_launch_values: One number per launch, any unit.
-        seed: Equal seeds give equal intervals, also when the launches are reordered.
-        confidence: Nominal two-sided level.
-        resamples: Bootstrap replicates.
-        statistic: What is resampled.
-
-    Raises:
-        ValueError: A value is NaN or infinite, or confidence is not within (0, 1).
-    """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence lies between 0 and 1, got {confidence}")
-    if len(per_launch_values) < MIN_LAUNCHES:
-        return None
-    values = np.sort(finite_array(per_launch_values))
-    drawn = np.random.default_rng(seed).integers(0, values.size, size=(resamples, values.size))
-    resampled = values[drawn]
-    replicates = resampled.mean(axis=1) if statistic == "mean" else np.median(resampled, axis=1)
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(replicates, [tail, 100 - tail])
-    return Interval(float(low), float(high))
+def _probability_below(n: int) -> npt.NDArray[np.float64]:
+    """`P(B < j)` for `B ~ Binomial(n, 1/2)` and j from 1 to n // 2."""
+    k = np.arange(1, n // 2 + 1)
+    log_pmf = np.concatenate(([0.0], np.cumsum(np.log(n - k + 1) - np.log(k)))) - n * math.log(2)
+    return np.cumsum(np.exp(log_pmf))[:-1]  # P(B < j) ends at P(B = j - 1)
 
 
 def geometric_mean(values: Numbers) -> float:

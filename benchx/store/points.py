@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 _COUNT_KEY = b"benchx.records"
 _RULES_KEY = b"benchx.row_rules"
 
-ROW_RULES = 2
+ROW_RULES = 3
 """Which rules rows are derived by (`runner.aggregate`): raised with every change of these, so that
 a reader derives the rows of an older file anew instead of mixing two meanings."""
 

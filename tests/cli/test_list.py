@@ -76,6 +76,10 @@ def test_every_metric_is_listed_with_unit_and_formula(benchx: Command) -> None:
     entries = json.loads(benchx("list", "metrics", "--json").out)
     assert [entry["metric"] for entry in entries] == list(METRICS.names())
     assert all(entry["unit"] and entry["formula"] for entry in entries)
+    roles = {entry["metric"]: (entry["role"], entry["derived_from"]) for entry in entries}
+    assert roles["device_time_ms"] == ("primary", [])
+    assert roles["roofline_share"] == ("derived", ["device_time_ms"])
+    assert " diagnostic " in benchx("list", "metrics").out
 
 
 def test_the_hardware_table_has_a_row_for_each_price_and_units_in_its_headings(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import chain, repeat
 
+import numpy as np
 import pytest
 
 from benchx.measure.stopping import StoppingRule
 from benchx.measure.warmup import until_steady
+from benchx.stats.summary import median_interval
 
 RULE = StoppingRule(target_error=0.01, max_time_s=10, min_samples=20, max_samples=100)
 
@@ -43,6 +45,19 @@ def test_a_target_of_zero_never_stops_early() -> None:
     rule = StoppingRule(target_error=0, max_samples=50)
     assert rule.stop([1.0] * 49, 0.1) is None
     assert rule.stop([1.0] * 50, 0.1) == "max_samples"
+
+
+def test_looking_after_every_batch_costs_the_interval_little_of_its_coverage() -> None:
+    rule = StoppingRule(target_error=0.01, min_samples=20, max_samples=1000)
+    generator, covered = np.random.default_rng(1), 0
+    for _ in range(300):
+        samples = generator.lognormal(sigma=0.03, size=1000)
+        count = 5
+        while rule.stop(list(samples[:count]), 0.0) is None:
+            count += 5
+        low, high = median_interval(samples[:count])
+        covered += low <= 1.0 <= high
+    assert covered >= 0.88 * 300
 
 
 def test_compile_time_is_the_first_call_less_a_steady_one() -> None:

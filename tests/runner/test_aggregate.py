@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import Check, LaunchRecord, Timing
@@ -66,6 +67,13 @@ def test_a_figure_is_the_median_over_launches_with_an_interval_over_launches(
     assert (row["device_time_ms_ci_low"], row["device_time_ms_ci_high"]) == (1.0, 3.0)
 
 
+def test_seven_launches_give_their_range_since_the_next_ranks_cover_less_than_95_percent(
+    tmp_path: Path,
+) -> None:
+    row = row_of(tmp_path, [record(launch) for launch in range(7)], launches=7)
+    assert (row["device_time_ms_ci_low"], row["device_time_ms_ci_high"]) == (1.0, 7.0)
+
+
 def test_two_launches_give_a_median_but_no_interval(tmp_path: Path) -> None:
     row = row_of(tmp_path, [record(0), record(1)], launches=2)
     assert row["device_time_ms_p50"] == 1.5
@@ -81,6 +89,14 @@ def test_medians_of_requests_have_an_interval_over_launches_too(tmp_path: Path) 
     assert (row["ttft_ms_p50"], row["error_rate"]) == (11.0, 0.0)
     assert (row["ttft_ms_ci_low"], row["ttft_ms_ci_high"]) == (10.0, 12.0)
     assert "error_rate_ci_low" not in row
+
+
+def test_a_value_that_is_no_registered_metric_is_refused_instead_of_becoming_an_axis(
+    tmp_path: Path,
+) -> None:
+    foreign = record(0, values={"device_time_ms": 1.0, "warp_factor": 9.0})
+    with pytest.raises(StoreError, match="'warp_factor', which is no registered metric"):
+        row_of(tmp_path, [foreign])
 
 
 def test_a_high_percentile_needs_samples_to_stand_on(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from random import Random
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -110,47 +109,61 @@ def test_samples_that_are_no_numbers_are_refused(bad: list[float]) -> None:
         summary.median(bad)
 
 
-def test_fewer_than_three_launches_give_no_bootstrap_interval() -> None:
-    assert summary.bootstrap_interval([1.0, 2.0], seed=0) is None
+def test_fewer_than_three_launches_give_no_interval() -> None:
+    assert summary.launch_interval([]) is None
+    assert summary.launch_interval([1.0, 2.0]) is None
 
 
-def test_three_launches_give_the_range_that_was_seen() -> None:
-    assert summary.bootstrap_interval([3.0, 1.0, 2.0], seed=0) == (1.0, 3.0)
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_three_to_five_launches_give_the_range_that_was_seen(n: int) -> None:
+    values = [float(value) for value in range(n, 0, -1)]
+    assert summary.launch_interval(values) == (1.0, float(n))
 
 
-@given(launches, st.integers(min_value=0, max_value=2**32), st.sampled_from(["median", "mean"]))
-def test_bootstrap_interval_holds_its_statistic_and_stays_in_range(
-    values: list[float], seed: int, statistic: Literal["median", "mean"]
-) -> None:
-    interval = summary.bootstrap_interval(values, seed, resamples=500, statistic=statistic)
-    slack = 1e-9 * max(values)
-    centre = float(np.median(values) if statistic == "median" else np.mean(values))
-    assert min(values) - slack <= interval.low <= interval.high <= max(values) + slack
-    if statistic == "median":
-        assert interval.low <= centre <= interval.high
+@pytest.mark.parametrize(
+    ("n", "coverage"), [(3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)]
+)
+def test_the_range_covers_the_median_unless_all_lie_on_one_side(n: int, coverage: float) -> None:
+    assert summary.median_coverage(n) == pytest.approx(coverage, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "rank"), [(1, 1), (6, 0), (6, 4)])
+def test_ranks_beyond_the_middle_have_no_coverage(n: int, rank: int) -> None:
+    with pytest.raises(ValueError, match="ranks"):
+        summary.median_coverage(n, rank)
+
+
+@pytest.mark.parametrize("n", range(6, 41))
+def test_from_six_launches_on_the_interval_is_the_tightest_with_95_percent(n: int) -> None:
+    interval = summary.launch_interval(range(1, n + 1))
+    rank = int(interval.low)
+    assert interval.high == n + 1 - rank
+    assert summary.median_coverage(n, rank) >= 0.95
+    assert rank == n // 2 or summary.median_coverage(n, rank + 1) < 0.95
+
+
+@pytest.mark.parametrize("n", [3, 5, 6, 7, 8, 9, 12, 20])
+@pytest.mark.parametrize("draw", ["lognormal", "normal", "exponential"])
+def test_launch_intervals_cover_the_median_as_often_as_they_say(n: int, draw: str) -> None:
+    generator = np.random.default_rng(n)
+    true_median = {"lognormal": 1.0, "normal": 0.0, "exponential": math.log(2)}[draw]
+    rows = getattr(generator, draw)(size=(4000, n))
+    intervals = [summary.launch_interval(row) for row in rows]
+    covered = np.mean([low <= true_median <= high for low, high in intervals])
+    rank = int(summary.launch_interval(range(1, n + 1)).low)
+    claimed = summary.median_coverage(n, rank)
+    assert covered == pytest.approx(claimed, abs=4 * math.sqrt(claimed * (1 - claimed) / 4000))
 
 
 @given(launches, st.randoms(use_true_random=False))
-def test_bootstrap_interval_is_reproducible_and_ignores_the_order_of_launches(
+def test_launch_interval_holds_the_median_whatever_the_order(
     values: list[float], random: Random
 ) -> None:
     shuffled = list(values)
     random.shuffle(shuffled)
-    first = summary.bootstrap_interval(values, 3, resamples=200)
-    assert summary.bootstrap_interval(shuffled, 3, resamples=200) == first
-
-
-@given(launches, st.sampled_from([0.5, 2.0, 1024.0]))
-def test_bootstrap_interval_scales_with_the_unit(values: list[float], factor: float) -> None:
-    interval = summary.bootstrap_interval(values, 3, resamples=200)
-    scaled = summary.bootstrap_interval([v * factor for v in values], 3, resamples=200)
-    assert scaled == (interval.low * factor, interval.high * factor)
-
-
-def test_bootstrap_interval_narrows_as_launches_agree() -> None:
-    wide = summary.bootstrap_interval([1.0, 1.2, 0.8, 1.1, 0.9, 1.15, 0.85], 1)
-    narrow = summary.bootstrap_interval([1.0, 1.002, 0.998, 1.001, 0.999, 1.0015, 0.9985], 1)
-    assert narrow.half_width < wide.half_width / 50
+    interval = summary.launch_interval(values)
+    assert summary.launch_interval(shuffled) == interval
+    assert min(values) <= interval.low <= summary.median(values) <= interval.high <= max(values)
 
 
 @given(samples, st.floats(min_value=1e-3, max_value=1e3))
