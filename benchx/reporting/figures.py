@@ -11,7 +11,7 @@ from benchx.reporting.chart_bandwidth import PANELS_PER_PAGE, bandwidth_lines
 from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.chart_latency import latency_dots, latency_lines
 from benchx.reporting.chart_layout import Category, Lines, categories_of, lines_of, scaling_of
-from benchx.reporting.chart_roofline import SIDE_STEP, roofline, roofline_points
+from benchx.reporting.chart_roofline import roofline, roofline_points
 from benchx.reporting.chart_sizes import Sizes, size_styles, sizes_of
 from benchx.reporting.chart_speedup import mean_text, speedup_dots
 from benchx.reporting.document import Section, unmeasured
@@ -180,9 +180,6 @@ def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
     if points.empty:
         return [f"{section.table.title}: no roofline, no point has both rates."]
     note = "One point per combination of inputs; ceilings measured on the same device."
-    if points["backend"].nunique() > 1:
-        apart = f"{SIDE_STEP - 1:.0%} apart sideways, so that equal inputs stay visible"
-        note = f"{note} Backends are set {apart}."
     frame = Frame(title=title, notes=(note,), source=section.header.source_line())
     return [
         FigurePlan(
