@@ -142,7 +142,8 @@ def _draw(
     from benchx.reporting.chart_kv import draw_kv
 
     seconds = measured.seconds if measured else {}
-    return draw_kv(report, seconds, chart, sources=source_lines(runs))
+    part = (measured.cut if measured else None) or ""
+    return draw_kv(report, seconds, chart, sources=source_lines(runs), part=part)
 
 
 def _show(

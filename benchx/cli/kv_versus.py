@@ -70,18 +70,14 @@ def _draw(series: Sequence[Series], run: Path, name: str, chart: Path) -> Path:
     from benchx.reporting import source_lines
     from benchx.reporting.chart_kv_versus import draw_versus
 
-    curves = [asdict(one) for one in series]
-    return draw_versus(curves, chart, about=f"{name}, {run.name}", source=source_lines([run])[0])
+    curves, about = [asdict(one) for one in series], f"{name}, {run.name}"
+    return draw_versus(curves, _rows(run, name), chart, about=about, source=source_lines([run])[0])
 
 
 def read_series(path: Path, name: str) -> list[Series]:
     """Every (phase, batch, pattern) of a run, the fastest backend of each length."""
-    from benchx.runner.aggregate import load_run
-
     found: dict[tuple[str, int, str], tuple[dict[int, float], dict[int, float]]] = {}
-    for row in load_run(path).rows:
-        if row.get("op") != name or row.get("outcome") != "ok" or row.get("prefix"):
-            continue
+    for row in _rows(path, name):
         key, length = _place(row)
         times, sizes = found.setdefault(key, ({}, {}))
         took = row["device_time_ms_p50"]
@@ -102,6 +98,17 @@ def read_series(path: Path, name: str) -> list[Series]:
             left_bytes=dict(sorted(sizes.items())) if phase == "prefill" else {},
         )
         for (phase, batch, pattern), (times, sizes) in found.items()
+    ]
+
+
+def _rows(path: Path, name: str) -> list[Mapping[str, Any]]:
+    """The ok points of the model that start from nothing."""
+    from benchx.runner.aggregate import load_run
+
+    return [
+        row
+        for row in load_run(path).rows
+        if row.get("op") == name and row.get("outcome") == "ok" and not row.get("prefix")
     ]
 
 

@@ -32,7 +32,12 @@ _POINTS = 60
 
 
 def draw_kv(
-    report: KvReport, seconds: Mapping[int, float], path: Path, *, sources: Sequence[str]
+    report: KvReport,
+    seconds: Mapping[int, float],
+    path: Path,
+    *,
+    sources: Sequence[str],
+    part: str = "",
 ) -> Path:
     """Write the chart; returns its path.
 
@@ -41,6 +46,7 @@ def draw_kv(
         seconds: Measured prefills, drawn as points: tokens -> seconds.
         path: Ends in .png or .svg; its folder is there.
         sources: Of the measured runs behind it (run id, device, versions, date); may be none.
+        part: What was measured of the model (`4 of 27 layers`); empty for all of it.
 
     Raises:
         UsageError: Another ending or folder, or no prefill time to draw.
@@ -52,7 +58,7 @@ def draw_kv(
             hint="name a machine (--hardware) or a run (--run)",
         )
     with themed():
-        frame = _frame(report, sources, is_measured=bool(seconds))
+        frame = _frame(report, sources, part, is_measured=bool(seconds))
         figure = new_figure(frame, _HEIGHT_IN)
         axes = figure.add_subplot()
         labels = [_curve(axes, report, seconds), *_tiers(axes, report)]
@@ -61,18 +67,20 @@ def draw_kv(
         return write_chart(figure, path, frame.title)
 
 
-def _frame(report: KvReport, sources: Sequence[str], *, is_measured: bool) -> Frame:
+def _frame(report: KvReport, sources: Sequence[str], part: str, *, is_measured: bool) -> Frame:
     assert report.prefill is not None
     starts = [row.loading_wins_from for row in report.tiers]
     has_dots = any(first is not None and _is_shown(first, report) for first in starts)
     dots = " Black dots: from there on." if has_dots else ""
     points = "; points: measured" if is_measured else ""
+    cut = f"Not the whole model: {part}; bytes and times are those of the part."
     return Frame(
         title=f"{report.arch.title}: from which tier is loading a prefix faster than computing it?",
         notes=(
             "A tier above the curve loads a prefix of that length faster than it is computed."
             + dots,
             f"Curve: bytes left behind / prefill time; prefill: {report.prefill.source}{points}.",
+            *([cut] if part else []),
             f"Cache {report.form.cache_dtype}, state {report.form.state_dtype}; tiers: "
             + "; ".join(dict.fromkeys(row.tier.source for row in report.tiers))
             + ".",

@@ -17,6 +17,7 @@ from benchx.reporting.chart_canvas import (
     write_chart,
 )
 from benchx.reporting.chart_scales import label_log_axis
+from benchx.reporting.model_part import part_note
 from benchx.reporting.theme import EDGE, EDGE_WIDTH, Style, styles_for
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ Curves = Sequence[Mapping[str, Any]]
 """Each with `phase`, `batch`, `pattern` and `times_ms` (length -> milliseconds)."""
 
 
-def draw_versus(curves: Curves, path: Path, *, about: str, source: str) -> Path:
+def draw_versus(
+    curves: Curves, rows: Sequence[Mapping[str, Any]], path: Path, *, about: str, source: str
+) -> Path:
     """Write the chart, a panel per phase and batch; returns its path.
 
     Args:
         curves: What is drawn.
+        rows: The points behind it: their notes and launches are told under the drawing.
         path: Ends in .png or .svg; its folder is there.
         about: What was measured.
         source: Run id, device, versions, date.
@@ -47,6 +51,8 @@ def draw_versus(curves: Curves, path: Path, *, about: str, source: str) -> Path:
         title="From which length on do the model's own layers beat one kind of attention?",
         notes=(
             f"{about}. own: layers as published; all_mla, all_kda: that attention in every layer.",
+            _launches(rows),
+            *part_note(row["notes"] for row in rows),
         ),
         source=source,
     )
@@ -62,6 +68,15 @@ def draw_versus(curves: Curves, path: Path, *, about: str, source: str) -> Path:
             axes.set_xlabel(_X[phase])
         row[0].set_ylabel("ms")
         return write_chart(figure, path, frame.title)
+
+
+def _launches(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many passes a point is the median of; no interval is drawn here."""
+    counts = sorted({int(row["launches"]) for row in rows})
+    if counts == [1]:
+        return "One launch, so no intervals: a small difference may be noise."
+    span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Points: medians over {span} launches, without their intervals."
 
 
 def _panel(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:

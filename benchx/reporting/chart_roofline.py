@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchx.reporting.chart_canvas import Frame, legend_above, new_figure
 from benchx.reporting.chart_scales import label_log_axis
@@ -24,8 +24,12 @@ _MARGIN = 3.0
 _NAME_SHARE = 0.17
 """Of the width of the axes: what the name of the copy bandwidth takes."""
 
-SIDE_STEP = 1.05
-"""Factor by which backends are set apart sideways: equal inputs have equal intensity."""
+_LARGEST_PT = 6.5
+_SMALLEST_PT = 3.5
+"""Markers of several backends: equal inputs have equal intensity, so they meet. The large ones are
+drawn first and all are hollow, so that each stays visible where its figures put it."""
+
+_HOLLOW_EDGE = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,19 +85,33 @@ def roofline(
     _draw_roof(axes, points, roof)
     _name_roof(axes, roof, ceilings)
     shown = [name for name in styles if name in set(points["backend"])]
-    for index, name in enumerate(shown):
+    for name, looks in zip(shown, _looks([styles[name] for name in shown]), strict=True):
         rows = points[points["backend"] == name]
-        aside = SIDE_STEP ** (index - (len(shown) - 1) / 2)
-        axes.plot(
-            rows["intensity"] * aside, rows["rate"], linestyle="none", marker=styles[name].marker,
-            color=styles[name].colour, markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH,
-        )  # fmt: skip
+        axes.plot(rows["intensity"], rows["rate"], linestyle="none", **looks)
     label_log_axis(axes.xaxis)
     label_log_axis(axes.yaxis)
     axes.set_xlabel("arithmetic intensity, FLOP per byte of minimum traffic")
     axes.set_ylabel(f"attained rate, {roof.unit}")
     legend_above(axes, styles, {name: name for name in shown})
     return figure
+
+
+def _looks(styles: Sequence[Style]) -> list[dict[str, Any]]:
+    """How each backend's points are drawn: a lone one filled, several hollow in falling sizes."""
+    if len(styles) == 1:
+        edge = {"markeredgecolor": EDGE, "markeredgewidth": EDGE_WIDTH}
+        return [{"marker": styles[0].marker, "color": styles[0].colour, **edge}]
+    step = (_LARGEST_PT - _SMALLEST_PT) / (len(styles) - 1)
+    return [
+        {
+            "marker": style.marker,
+            "markersize": _LARGEST_PT - step * place,
+            "markerfacecolor": "none",
+            "markeredgecolor": style.colour,
+            "markeredgewidth": _HOLLOW_EDGE,
+        }
+        for place, style in enumerate(styles)
+    ]
 
 
 def _draw_roof(axes: Axes, points: pd.DataFrame, roof: _Roof) -> None:

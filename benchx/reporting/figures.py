@@ -11,12 +11,13 @@ from benchx.reporting.chart_bandwidth import PANELS_PER_PAGE, bandwidth_lines
 from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.chart_latency import latency_dots, latency_lines
 from benchx.reporting.chart_layout import Category, Lines, categories_of, lines_of, scaling_of
-from benchx.reporting.chart_roofline import SIDE_STEP, roofline, roofline_points
+from benchx.reporting.chart_roofline import roofline, roofline_points
 from benchx.reporting.chart_sizes import Sizes, size_styles, sizes_of
 from benchx.reporting.chart_speedup import mean_text, speedup_dots
 from benchx.reporting.document import Section, unmeasured
 from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_name
 from benchx.reporting.frame import interval_launches, ok_rows
+from benchx.reporting.model_part import part_note
 from benchx.reporting.numbers import interval_words
 from benchx.reporting.serving_charts import plan_serving
 from benchx.reporting.table import short_forms
@@ -156,7 +157,11 @@ def _speed_up(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
             build=partial(
                 _draw_speed_up, page, section, styles, Frame(
                     title=title,
-                    notes=(note, *_short_forms(section, [row.rows for row in page])),
+                    notes=(
+                        note,
+                        *_parts([row.rows for row in page]),
+                        *_short_forms(section, [row.rows for row in page]),
+                    ),
                     source=section.header.source_line(),
                 )
             ),
@@ -180,10 +185,8 @@ def _roofline(section: Section, styles: Mapping[str, Style]) -> list[FigurePlan 
     if points.empty:
         return [f"{section.table.title}: no roofline, no point has both rates."]
     note = "One point per combination of inputs; ceilings measured on the same device."
-    if points["backend"].nunique() > 1:
-        apart = f"{SIDE_STEP - 1:.0%} apart sideways, so that equal inputs stay visible"
-        note = f"{note} Backends are set {apart}."
-    frame = Frame(title=title, notes=(note,), source=section.header.source_line())
+    notes = (note, *part_note(points["notes"]))
+    frame = Frame(title=title, notes=notes, source=section.header.source_line())
     return [
         FigurePlan(
             name=_name(section, "roofline", 0),
@@ -198,8 +201,13 @@ def _frame(section: Section, title: str, shown: Sequence[pd.DataFrame]) -> Frame
     missing = "; ".join(unmeasured(shown))
     bars = f"Points: medians over the launches. {_bars(section)}"
     lack = (f"Without a figure: {missing}.",) if missing else ()
-    notes = (bars, *lack, *_short_forms(section, shown))
+    notes = (bars, *_parts(shown), *lack, *_short_forms(section, shown))
     return Frame(title=title, notes=notes, source=section.header.source_line())
+
+
+def _parts(shown: Sequence[pd.DataFrame]) -> tuple[str, ...]:
+    """A note on what part of a model ran, where it is not the whole one."""
+    return part_note(cell for rows in shown for cell in rows["notes"])
 
 
 def _short_forms(section: Section, shown: Sequence[pd.DataFrame]) -> tuple[str, ...]:

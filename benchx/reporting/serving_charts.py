@@ -184,11 +184,11 @@ def _timeline(section: Section, source: TimelineSource, words: str, number: int)
         name=plan_name(section.key, "timeline", number),
         title=title,
         description=f"{title}: requests in flight, output tokens per second, KV cache in use",
-        build=partial(_draw_timeline, source, title, section.header.source_line()),
+        build=partial(_draw_timeline, source, title, section),
     )
 
 
-def _draw_timeline(source: TimelineSource, title: str, footer: str) -> Figure:
+def _draw_timeline(source: TimelineSource, title: str, section: Section) -> Figure:
     line = source.read()
     notes = [f"Launch {source.launch + 1}, by the client's clock, tokens per {line.bin_s:.2g} s."]
     if line.steady_s is None:
@@ -199,7 +199,15 @@ def _draw_timeline(source: TimelineSource, title: str, footer: str) -> Figure:
         notes.append(f"x: {len(line.failed_s)} requests that were not ok, at their end.")
     if not line.kv_usage.times_s:
         notes.append("The server does not tell how much of its KV cache is in use.")
-    return timeline_strips(line, Frame(title=title, notes=(" ".join(notes),), source=footer))
+    words = (" ".join(notes), *_what_ran(section))
+    frame = Frame(title=title, notes=words, source=section.header.source_line())
+    return timeline_strips(line, frame)
+
+
+def _what_ran(section: Section) -> tuple[str, ...]:
+    """Model, engine and settings in the words of the table, so that a picture stands alone."""
+    caption = section.table.caption
+    return (f"{caption[:1].upper()}{caption[1:]}.",) if caption else ()
 
 
 def _plans(
@@ -214,7 +222,8 @@ def _plans(
     found: list[FigurePlan | str] = []
     for number, page in enumerate(pages(panels, size)):
         missing = "; ".join(unmeasured([panel.rows for panel in page]))
-        notes = (note, f"Without a figure: {missing}.") if missing else (note,)
+        lack = (f"Without a figure: {missing}.",) if missing else ()
+        notes = (note, *lack, *_what_ran(section))
         frame = Frame(title=title, notes=notes, source=section.header.source_line())
         found.append(
             FigurePlan(

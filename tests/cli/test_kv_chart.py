@@ -46,6 +46,23 @@ def test_a_chart_says_which_runs_on_which_device_are_behind_it(
     assert "no measurement" not in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--run", PREFILL), ("Not the whole model: 4 of 27 layers",)),
+        (("--versus", VERSUS), ("Not the whole model: 4 of 27 layers", "One launch, so no inter")),
+    ],
+)
+def test_a_chart_of_a_slice_names_it_and_one_of_a_single_launch_says_so(
+    benchx: Command, tmp_path: Path, arguments: tuple[Any, ...], told: tuple[str, ...]
+) -> None:
+    path = tmp_path / "kv.svg"
+    assert benchx("kv", KIMI, *map(str, arguments), "--chart", str(path)).code == 0
+    said = " ".join(path.read_text(encoding="utf-8").split())
+    for words in told:
+        assert words in said
+
+
 def test_a_chart_without_a_run_says_that_nothing_was_measured_and_is_the_same_twice(
     benchx: Command, tmp_path: Path
 ) -> None:

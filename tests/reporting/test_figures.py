@@ -275,14 +275,31 @@ def assert_no_text_on_a_point_or_line(figure: Figure) -> None:
         assert box.x0 >= axes.get_window_extent().x0
 
 
-def test_a_lone_backend_is_not_said_to_be_set_apart(
+def test_each_point_of_a_roofline_lies_where_its_own_figures_put_it(
     make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
-    for backends, is_said in ({"a": [1.0] * 3}, False), ({"a": [1.0] * 3, "b": [1.0] * 3}, True):
-        section = section_of(make_rows("kda_decode", BATCHES, backends, run_id="r"))
-        plans = plan_figures(section, styles_for(list(backends))).plans
-        plan = next(plan for plan in plans if plan.name.endswith("roofline"))
-        assert ("apart sideways" in texts(drawn(plan)).replace("\n", " ")) is is_said
+    times = {"a": [1.0, 2.0, 4.0], "b": [1.01, 2.0, 4.0], "c": [1.1, 2.0, 4.0]}
+    rows = make_rows("kda_decode", BATCHES, times, run_id="r")
+    plans = plan_figures(section_of(rows), styles_for(times)).plans
+    plan = next(plan for plan in plans if plan.name.endswith("roofline"))
+    (axes,) = drawn(plan).axes
+    points = [line for line in axes.lines if line.get_marker() not in ("None", None)]
+    assert [len(list(line.get_ydata())) for line in points] == [3, 3, 3]
+    for line in points:
+        assert list(line.get_xdata()) == pytest.approx([200.0] * 3)  # 2e11 FLOP per 1e9 bytes
+
+
+def test_points_of_several_backends_that_meet_in_a_roofline_stay_visible(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    rows = make_rows("kda_decode", BATCHES, {name: [1.0] * 3 for name in "abc"}, run_id="r")
+    plans = plan_figures(section_of(rows), styles_for("abc")).plans
+    plan = next(plan for plan in plans if plan.name.endswith("roofline"))
+    (axes,) = drawn(plan).axes
+    points = [line for line in axes.lines if line.get_marker() not in ("None", None)]
+    sizes = [line.get_markersize() for line in points]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert {line.get_markerfacecolor() for line in points} == {"none"}
 
 
 def test_shortened_lengths_are_spelled_out_below_the_figures_that_show_them(

@@ -65,6 +65,22 @@ def test_each_point_bears_its_concurrency(serving_run: Run) -> None:
     assert figure.axes[0].get_ylabel() == "output, tok/s per GPU"
 
 
+def test_every_chart_names_model_engine_and_settings_as_the_table_does(
+    make_serving_run: RunMaker,
+) -> None:
+    points = [{"input_len": length, **load} for length in (1024, 8192) for load in LOADS]
+    run = make_serving_run(points, provenance={"load_format": "dummy"})
+    (section,) = build_document([run]).sections
+    plans = plans_of(run).plans
+    assert {plan.name.split("-")[-1] for plan in plans} == {"throughput", "latency", "prompts"}
+    for plan in plans:
+        with themed():
+            said = words(plan.build())
+        assert section.table.caption[1:] in said, plan.name
+        for word in ("tiny-9b", "alpha 4.5.6", "random weights (speed only)"):
+            assert word in said, plan.name
+
+
 def test_a_failed_point_is_named_under_the_drawing(serving_run: Run) -> None:
     for ending in ("throughput", "latency"):
         assert "alpha: crashed at 1 of 5 points" in words(drawn(serving_run, ending))

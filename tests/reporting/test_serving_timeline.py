@@ -133,6 +133,8 @@ def test_the_highest_load_that_worked_is_drawn_from_what_is_stored(
     assert [plan.title for plan in plans] == ["Serving, random: time line at concurrency 64"]
     with themed():
         figure = plans[0].build()
+    said = " ".join(" ".join(text.get_text() for text in figure.texts).split())
+    assert "Model tiny-9b, alpha 4.5.6" in said
     labels = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes]
     assert labels == ["requests in flight", "output, tok/s", "KV cache in use, %"]
 

@@ -1,0 +1,43 @@
+"""Which part of a model its figures are of: a slice of the layers, reduced widths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from benchx.reporting.frame import note_list
+
+_SLICE = re.compile(r"slice_(\d+)_of_(\d+)_layers")
+_REDUCED = re.compile(r"widths_divided_by_(\d+)")
+
+
+def part_words(notes: Iterable[object]) -> str:
+    """`4 of 27 layers, widths divided by 8`; empty for whole models and for kernels.
+
+    Args:
+        notes: The notes of each row, as the frame's column holds them. What holds for some of the
+            rows only is followed by how many.
+    """
+    rows = [note_list(cell) for cell in notes]
+    said: dict[str, int] = {}
+    for row in rows:
+        for text in filter(None, map(_part, row)):
+            said[text] = said.get(text, 0) + 1
+    return ", ".join(
+        text if count == len(rows) else f"{text} ({count} of {len(rows)} points)"
+        for text, count in said.items()
+    )
+
+
+def part_note(notes: Iterable[object]) -> tuple[str, ...]:
+    """The line under a figure; none for whole models and for kernels."""
+    words = part_words(notes)
+    return (f"Not the whole model: {words}; times are not scaled up.",) if words else ()
+
+
+def _part(note: str) -> str:
+    if found := _SLICE.fullmatch(note):
+        return f"{found[1]} of {found[2]} layers"
+    if found := _REDUCED.fullmatch(note):
+        return f"widths divided by {found[1]}"
+    return ""
