@@ -92,6 +92,17 @@ class StackCache:
         held = (layer for layer in self.layers if isinstance(layer, KdaCache))
         return sum(layer.state.nbytes + layer.window.nbytes for layer in held)
 
+    def content(self) -> dict[str, Tensor]:
+        """What is held, as views by name: states, windows, and the rows that hold a token."""
+        held: dict[str, Tensor] = {}
+        for index, layer in enumerate(self.layers):
+            if isinstance(layer, KdaCache):
+                held[f"state of layer {index}"] = layer.state
+                held[f"window of layer {index}"] = layer.window
+            else:
+                held[f"rows of layer {index}"] = layer.rows[:, : self.tokens]
+        return held
+
     def fill(self, tokens: int, generator: torch.Generator) -> None:
         """Hold `tokens` random tokens, as if they had been computed (to measure what follows)."""
         for layer in self.layers:

@@ -47,8 +47,11 @@ class PreparedCall:
         reset: Restores whatever `run` changed in place (a decode state), outside the timed
             region; None when `run` leaves its inputs as they were.
         graph_safe: Whether `run` may be captured in a CUDA graph.
+        left: What the last `run` left in place besides its outputs (a cache, states), by name.
+            Only whether its values are numbers is looked at; None when there is nothing.
     """
 
     run: Callable[[], Tensors]
     reset: Callable[[], None] | None = None
     graph_safe: bool = True
+    left: Callable[[], Tensors] | None = None

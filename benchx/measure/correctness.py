@@ -61,8 +61,7 @@ def judge(
             an error of ours, never the backend's.
     """
     if not isinstance(outputs, Mapping):
-        wanted = ", ".join(specs)
-        return Verdict(None, f"returned {_kind(outputs)}, expected a mapping with {wanted}")
+        return Verdict(None, _no_mapping(outputs, specs))
     problems: list[str] = []
     ratios: dict[str, float] = {}
     for name, spec in specs.items():
@@ -76,6 +75,24 @@ def judge(
             problems.append(problem)
     check = Check(rms_ratio=ratios, bound=bound, method=reference.method) if ratios else None
     return Verdict(check, "; ".join(problems) or None)
+
+
+def unsound(
+    outputs: object, specs: Mapping[str, OutputSpec], left: Mapping[str, torch.Tensor]
+) -> str | None:
+    """Why a call can't be right whatever its truth is, or None.
+
+    For a call whose truth takes too long to compute: its outputs must have the shapes and dtypes
+    of `specs`, and neither they nor what it `left` in place may hold NaN or infinity.
+    """
+    if not isinstance(outputs, Mapping):
+        return _no_mapping(outputs, specs)
+    problems: list[str | None] = []
+    for name, spec in specs.items():
+        problem = _form_problem(name, outputs, spec)
+        problems.append(problem or _number_problem(name, outputs[name]))
+    problems += [_number_problem(name, tensor) for name, tensor in left.items()]
+    return "; ".join(problem for problem in problems if problem) or None
 
 
 def poison(specs: Mapping[str, OutputSpec], device: Device) -> None:
@@ -106,7 +123,7 @@ class _Errors:
 
     def problem(self, name: str, bound: float) -> str | None:
         if self.not_finite:
-            return f"{name}: {self.not_finite} of {self.total} values are NaN or infinite"
+            return _no_numbers(name, self.not_finite, self.total)
         if not self.ratio <= bound:
             return f"{name}: rms ratio {self.ratio:.3g} is above {bound:.3g}"
         if not self.worst_row_ratio <= ROW_ALLOWANCE * bound:
@@ -115,6 +132,27 @@ class _Errors:
                 f"{self.worst_row} is off by {self.worst_row_ratio:.3g}"
             )
         return None
+
+
+def _no_mapping(outputs: object, specs: Mapping[str, OutputSpec]) -> str:
+    return f"returned {_kind(outputs)}, expected a mapping with {', '.join(specs)}"
+
+
+def _number_problem(name: str, tensor: torch.Tensor) -> str | None:
+    count = _not_finite(tensor.detach())
+    return _no_numbers(name, count, tensor.numel()) if count else None
+
+
+def _no_numbers(name: str, count: int, total: int) -> str:
+    return f"{name}: {count} of {total} values are NaN or infinite"
+
+
+def _not_finite(tensor: torch.Tensor) -> int:
+    """How many values are NaN or infinite; fp8 has no `isfinite` of its own, hence fp64."""
+    import torch
+
+    parts = _row_chunks(tensor, tensor.numel())
+    return sum(int((~torch.isfinite(part.double())).sum()) for part in parts)
 
 
 def _kind(value: object) -> str:
@@ -143,12 +181,8 @@ def _word(dtype: torch.dtype) -> str:
 
 
 def _compare(name: str, output: torch.Tensor, reference: Reference) -> _Errors:
-    import torch
-
     output = output.detach()
-    not_finite = sum(
-        int((~torch.isfinite(part.double())).sum()) for part in _row_chunks(output, output.numel())
-    )
+    not_finite = _not_finite(output)
     truth = _truth(name, reference)
     selected = _select_heads(name, output, reference)
     if truth.shape != selected.shape:

@@ -120,7 +120,12 @@ class StackBackend:
             return {"logits": logits}
 
         # In prefill backends are prepared anew for every call, which no graph can hold.
-        return PreparedCall(run=run, reset=lambda: states.restore(held), graph_safe=inputs.decode)
+        return PreparedCall(
+            run=run,
+            reset=lambda: states.restore(held),
+            graph_safe=inputs.decode,
+            left=held.content,
+        )
 
     def provenance(self) -> Mapping[str, Any]:
         """Version of torch, and what the operators' backends say of themselves."""

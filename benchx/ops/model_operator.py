@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     import torch
 
 PROBE_SEQUENCES = 2
-PROBE_TOKENS = 40
+PROBE_TOKENS = 168
 PROBE_PREFIX = 24
-PROBE_CHUNK = 32
+PROBE_CHUNK = 136
 """The truth of a prompt takes fp64 through the whole stack, so a short one with the same weights
-and backends is judged: two sequences, in two chunks, behind a prefix if the point has one."""
+and backends is judged: two sequences, in two passes, behind a prefix if the point has one. The
+first pass is more than two chunks of 64 tokens, the longest that a kernel of ours or a third
+party's cuts a sequence into: what is carried from chunk to chunk is judged too."""
 
 
 @dataclass(frozen=True)

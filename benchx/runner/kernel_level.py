@@ -220,4 +220,4 @@ def _notes(entry: Ready, turns: Turns, values: Mapping[str, float]) -> tuple[str
         (above_roofline(values), "above_roofline"),
     )
     notes = tuple(note for holds, note in found if holds)
-    return (*telemetry_notes(turns.telemetry), *notes)
+    return (*telemetry_notes(turns.telemetry), *entry.notes, *notes)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchx.core.call import PreparedCall
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import Check
-from benchx.measure.correctness import Verdict, judge, poison
+from benchx.measure.correctness import Verdict, judge, poison, unsound
 from benchx.measure.gpu import synchronize
 from benchx.measure.memory import peak_extra_bytes
 from benchx.measure.sampling import restore
@@ -21,7 +21,13 @@ from benchx.runner.faults import Guard, poison_of
 from benchx.runner.kernel_bench import Bench, Judged
 from benchx.runner.session import Session
 
+if TYPE_CHECKING:
+    from benchx.core.call import Tensors
+
 _WARM_UP_S = 5.0
+
+PROBE_DISPATCHED_OTHERWISE = "probe_dispatched_otherwise"
+"""Note of a point whose judged call ran other code than its timed one, by what the backend says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +37,7 @@ class Ready:
     Attributes:
         calls: Copies to rotate over.
         peak_bytes: Most memory during one call beyond inputs and outputs; None where unknown.
+        notes: What a reader of the figures must know of how they were judged.
     """
 
     point: Point
@@ -39,6 +46,7 @@ class Ready:
     check: Check
     peak_bytes: int | None
     provenance: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +85,10 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
         calls = tuple(backend.prepare(bench.inputs.clone()) for _ in range(bench.copies))
         steps.begin("first calls")
         limit_s = min(_WARM_UP_S, bench.settings.max_time_s)
-        warm = warm_up(calls[0], bench.device, max_time_s=limit_s)
+        timed = _Keeping(calls[0], keeps=bench.judged[0].inputs is not bench.inputs)
+        warm = warm_up(timed.call, bench.device, max_time_s=limit_s)
         steps.begin("check")
-        verdict, second = _sum_up(_verdicts(backend, calls[0], bench))
-        provenance = {**backend.provenance(), **second}
+        verdict, provenance, notes = _judgement(backend, timed, bench)
         if verdict.reason is None:
             steps.begin("memory")
             peak_bytes = warm.peak_bytes if warm.is_long else _peak_bytes(calls[0], bench)
@@ -102,7 +110,54 @@ def set_up(point: Point, bench: Bench, session: Session) -> Ready | Failed:
         check=verdict.check,
         peak_bytes=peak_bytes,
         provenance=provenance,
+        notes=notes,
     )
+
+
+class _Keeping:
+    """A call that keeps the outputs of its last run, if a probe will be judged instead of it.
+
+    Only then: what is kept takes memory, and a call that is judged is made once more for that.
+    """
+
+    def __init__(self, call: PreparedCall, *, keeps: bool) -> None:
+        self._call, self.keeps = call, keeps
+        self.call = replace(call, run=self._run) if keeps else call
+        self._outputs: object = None
+
+    def _run(self) -> Tensors:
+        self._outputs = None
+        outputs = self._call.run()
+        self._outputs = outputs
+        return outputs
+
+    def problem(self, bench: Bench) -> str | None:
+        """Why the last run can't be right whatever its truth is, or None; lets its outputs go."""
+        outputs, self._outputs = self._outputs, None
+        left = {} if self._call.left is None else self._call.left()
+        problem = unsound(outputs, bench.subject.operator.output_specs(bench.inputs), left)
+        return None if problem is None else f"the timed call: {problem}"
+
+
+def _judgement(
+    backend: Backend[Any], timed: _Keeping, bench: Bench
+) -> tuple[Verdict, Mapping[str, Any], tuple[str, ...]]:
+    """What is wrong, what ran, and the notes of it.
+
+    A probe that is right says nothing of a timed call that computes no numbers: both are looked
+    at. They may also have run different code, since packages choose by shape.
+    """
+    if not timed.keeps:
+        verdict, second = _sum_up(_verdicts(backend, timed.call, bench))
+        return verdict, {**backend.provenance(), **second}, ()
+    problem, ran = timed.problem(bench), dict(backend.provenance())
+    if problem is not None:
+        return Verdict(None, problem), ran, ()
+    verdict, second = _sum_up(_verdicts(backend, timed.call, bench))
+    judged = dict(backend.provenance())
+    if judged == ran:
+        return verdict, {**ran, **second}, ()
+    return verdict, {**ran, **second, "probe": judged}, (PROBE_DISPATCHED_OTHERWISE,)
 
 
 def _verdicts(backend: Backend[Any], timed: PreparedCall, bench: Bench) -> Iterator[Verdict]:

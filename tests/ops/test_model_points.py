@@ -17,7 +17,7 @@ from benchx.core.outcome import Outcome
 from benchx.measure.device import probe_device
 from benchx.ops.model_backend import StackBackend, model_backend_names
 from benchx.ops.model_inputs import stack_shape
-from benchx.ops.model_operator import ModelOperator
+from benchx.ops.model_operator import PROBE_TOKENS, ModelOperator
 from benchx.ops.model_points import ModelPoint
 from benchx_kernels.model_attention import TorchAttention
 from benchx_kernels.model_stack import Stack
@@ -129,8 +129,8 @@ def test_the_probe_is_short_and_shares_the_weights() -> None:
     inputs = operator.make_inputs(params, seed=0, device=CPU)
     probe = operator.probe(inputs)
     assert probe.stack is inputs.stack
-    assert tuple(probe.tokens.shape) == (2, 40)
-    assert (probe.prefix, probe.chunk) == (24, 32)
+    assert tuple(probe.tokens.shape) == (2, PROBE_TOKENS)
+    assert (probe.prefix, probe.chunk) == (24, 136)
 
 
 def test_more_than_the_device_has_is_out_of_memory_with_the_bytes_asked_for() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchx.cli.words import vocabulary
 from benchx.core.errors import ScenarioError
@@ -15,12 +17,13 @@ from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
 from benchx.measure.device import probe_device
-from benchx.ops.model_operator import ModelOperator
+from benchx.ops.model_operator import PROBE_TOKENS, ModelOperator
 from benchx.runner.events import Event, Recorded
 from benchx.runner.model_level import ModelLevel
 from benchx.runner.session import Session
 from benchx.runner.spec import Group, LaunchSpec
 from benchx.scenario import Scenario, expand, load
+from benchx_kernels.reference_linear import BlockOrder, Result, Terms
 
 Write = Callable[..., Scenario]
 KIMI = "kimi-linear-48b-a3b"
@@ -95,7 +98,85 @@ def test_backends_of_a_point_share_the_stack_and_are_judged_by_the_same_truth() 
     assert {record.outcome for record in found.values()} == {Outcome.OK}
     checks = [record.check for record in found.values()]
     assert all(check is not None and check.worst < 1e-4 for check in checks)
-    assert {check.method for check in checks if check} == {"fp64 stack, 1 x 40 tokens behind 0"}
+    assert {check.method for check in checks if check} == {"fp64 stack, 1 x 64 tokens behind 0"}
+
+
+@pytest.fixture
+def breaks_beyond(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, str], None]:
+    """Makes the chunked form of KDA leave no numbers in calls of more tokens than given."""
+    from benchx_kernels import reference_linear
+
+    right = reference_linear.chunked
+
+    def broken(tokens: int, output: str) -> None:
+        def chunked(terms: Terms, order: BlockOrder, state: torch.Tensor | None) -> Result:
+            result = right(terms, order, state)
+            if result.o.shape[0] > tokens:
+                getattr(result, output).fill_(float("nan"))
+            return result
+
+        monkeypatch.setattr(reference_linear, "chunked", chunked)
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [("o", "the timed call: logits: "), ("final_state", "state of layer 0: ")],
+)
+def test_a_timed_call_without_numbers_is_wrong_though_its_probe_is_right(
+    breaks_beyond: Callable[[int, str], None], output: str, told: str
+) -> None:
+    breaks_beyond(2 * PROBE_TOKENS, output)
+    fine = measured("prefill", "chunked+sdpa", seqlens=256)["chunked+sdpa"]
+    assert fine.outcome is Outcome.OK, fine.reason
+    record = measured("prefill", "chunked+sdpa", seqlens=512)["chunked+sdpa"]
+    assert record.outcome is Outcome.WRONG
+    assert told in str(record.reason)
+    assert not record.values
+
+
+def test_a_prefill_that_loses_its_state_between_chunks_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Within a pass, where a probe of less than a chunk would see nothing of it.
+
+    By the bound of a stack whose experts can't change: in fp32 none does.
+    """
+    from benchx_kernels import reference_linear
+
+    right = reference_linear.chunked
+
+    def forgetful(terms: Terms, order: BlockOrder, state: torch.Tensor) -> Result:
+        if terms.q.dtype is torch.float64:  # the truth
+            return right(terms, order, state)
+        whole, rest = divmod(terms.q.shape[0], 64)
+        pieces = (64,) * whole + (rest,) * (rest > 0)
+        result = right(terms, reference_linear.block_order(pieces, 64, state.device), None)
+        return replace(result, final_state=result.final_state[-1:])
+
+    monkeypatch.setattr(reference_linear, "chunked", forgetful)
+    monkeypatch.setitem(SETTINGS, "max_rms_ratio", 0.05)
+    record = measured("prefill", "chunked+sdpa", seqlens=512)["chunked+sdpa"]
+    assert record.outcome is Outcome.WRONG
+    assert "logits: rms ratio" in str(record.reason)
+
+
+def test_a_probe_that_ran_other_code_than_what_is_timed_is_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from benchx.ops.model_backend import StackBackend
+
+    right, told = StackBackend.provenance, iter(("fused", "portable"))
+    monkeypatch.setattr(
+        StackBackend, "provenance", lambda self: {**right(self), "dispatched": next(told)}
+    )
+    record = measured("prefill", "chunked+sdpa", seqlens=64)["chunked+sdpa"]
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.timing is not None
+    assert "probe_dispatched_otherwise" in record.timing.notes
+    assert record.provenance["dispatched"] == "fused"
+    assert record.provenance["probe"]["dispatched"] == "portable"
 
 
 def test_a_slice_says_so_in_its_notes() -> None:
