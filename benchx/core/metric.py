@@ -159,7 +159,8 @@ FIRST_BYTE = _metric(
 )  # fmt: skip
 TPOT = _metric(
     "tpot_ms", "ms", Direction.LOWER, "time per output token",
-    "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown)",
+    "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown - "
+    "tokens of reasoning that was counted and never sent)",
     _SERVING,
 )  # fmt: skip
 ITL = _metric(
@@ -201,7 +202,8 @@ E2E_INTERACTIVITY = _metric(
 )  # fmt: skip
 PREFILL_SPEED = _metric(
     "prefill_speed_tok_s", "tok/s", Direction.HIGHER, "prompt tokens per TTFT",
-    "prompt tokens, cached ones excluded / ttft of each request", _SERVING, "request",
+    "prompt tokens, cached ones excluded / ttft of each request; absent after reasoning that was "
+    "never sent", _SERVING, "request",
 )  # fmt: skip
 REQUEST_THROUGHPUT = _metric(
     "request_throughput_req_s", "req/s", Direction.HIGHER, "request throughput",
@@ -272,7 +274,8 @@ OUTPUT_TOKENS = _metric(
 )  # fmt: skip
 CHUNK_TOKENS = _metric(
     "chunk_tokens_mean", "tok", Direction.NEITHER, "tokens per chunk",
-    "output tokens / chunks with payload, over ok requests that were streamed", _SERVING,
+    "output tokens, reasoning that was never sent excluded / chunks with payload, over ok requests "
+    "that were streamed", _SERVING,
 )  # fmt: skip
 CACHED_SHARE = _metric(
     "cached_token_share", "1", Direction.NEITHER, "cached share of prompts",
