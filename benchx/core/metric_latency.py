@@ -69,7 +69,8 @@ TPOT = define(
     levels=SERVING,
     label="time per output token",
     formula=(
-        "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown)"
+        "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown - "
+        "tokens of reasoning that was counted and never sent)"
     ),
 )
 
@@ -151,5 +152,8 @@ PREFILL_SPEED = define(
     levels=SERVING,
     denominator="request",
     label="prompt tokens per TTFT",
-    formula="prompt tokens, cached ones excluded / ttft of each request",
+    formula=(
+        "prompt tokens, cached ones excluded / ttft of each request; absent after reasoning that was "
+        "never sent"
+    ),
 )

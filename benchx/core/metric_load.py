@@ -215,7 +215,10 @@ CHUNK_TOKENS = define(
     role=Role.DIAGNOSTIC,
     levels=SERVING,
     label="tokens per chunk",
-    formula="output tokens / chunks with payload, over ok requests that were streamed",
+    formula=(
+        "output tokens, reasoning that was never sent excluded / chunks with payload, over ok "
+        "requests that were streamed"
+    ),
 )
 
 CACHED_SHARE = define(

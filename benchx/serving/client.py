@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from benchx.serving.client_decode import Exchange, decode_steps
+from benchx.serving.client_finish import demands_exact_length
 from benchx.serving.http_capture import Capture
 from benchx.serving.http_connection import Connection
 from benchx.serving.http_pool import CantConnect, Pool, tls_context
@@ -168,6 +169,9 @@ class Client:
             capture=capture,
             intended_ns=intended_ns,
             stream=self.endpoint.stream,
+            exact=demands_exact_length(
+                {**self.endpoint.extra_body, **request.extra}, request.max_tokens
+            ),
             redact=self._encoder.redact,
         )
         return self._decoder.decode(exchange)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import time
@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from benchx.serving.client_fields import payload_of, usage_in, usage_of
+from benchx.serving.client_finish import finish_fault
 from benchx.serving.client_stream import (
     StreamReader,
     error_fault,
@@ -32,6 +33,7 @@ class Exchange:
     Attributes:
         intended_ns: When it should have been sent.
         stream: Whether a stream was asked for.
+        exact: Whether an answer shorter than `max_tokens` was forbidden.
         redact: Takes secrets out of a text.
     """
 
@@ -39,6 +41,7 @@ class Exchange:
     capture: Capture
     intended_ns: int
     stream: bool
+    exact: bool = False
     redact: Callable[[str], str]
 
 
@@ -83,8 +86,11 @@ def _streamed(exchange: Exchange, reader: StreamReader) -> RequestResult:
     ended_well = reader.done or reader.finish_reason is not None
     if capture.fault is not None and fault is None:
         notes.append("unclean_end")
+    hidden = _hidden_tokens(reader)
+    notes += ["hidden_reasoning"] if hidden else []
     if reader.arrivals_ns and not reader.tokens_known:
-        notes += ["chunk_is_not_token"] if _coarse(reader) else []
+        notes += ["chunk_is_not_token"] if _coarse(reader, hidden) else []
+    fault = fault or finish_fault(reader.finish_reason)
     if fault is None and not reader.arrivals_ns:
         tokens = reader.usage.completion_tokens if reader.usage else None
         said = f", though usage says {tokens} tokens" if tokens else ""
@@ -125,10 +131,22 @@ def _stream_fault(capture: Capture, reader: StreamReader) -> Fault | None:
     return None
 
 
-def _coarse(reader: StreamReader) -> bool:
+def _hidden_tokens(reader: StreamReader) -> int:
+    """Tokens of reasoning that the server counted and did not send; 0 where it sent all or is mute.
+
+    Where reasoning is part of the visible text, there are more chunks than the other tokens fill.
+    """
+    usage, chunks = reader.usage, len(reader.arrivals_ns)
+    if usage is None or not chunks or reader.first_reasoning_ns is not None:
+        return 0
+    total, reasoning = usage.completion_tokens or 0, usage.reasoning_tokens or 0
+    return reasoning if chunks <= total - reasoning else 0
+
+
+def _coarse(reader: StreamReader, hidden: int) -> bool:
     """Whether chunks hold several tokens each, by the server's total."""
     total = reader.usage.completion_tokens if reader.usage else None
-    return total is not None and total > 1.2 * len(reader.arrivals_ns) + 1
+    return total is not None and total - hidden > 1.2 * len(reader.arrivals_ns) + 1
 
 
 def _whole(exchange: Exchange) -> RequestResult:
@@ -159,14 +177,15 @@ def _answer(exchange: Exchange, body: dict[str, Any], notes: list[str]) -> Reque
     listed = choices if isinstance(choices, list) else []
     choice: dict[str, Any] = next((c for c in listed if isinstance(c, dict)), {})
     payload = payload_of(choice)
-    finish = choice.get("finish_reason")
+    finish = str(choice.get("finish_reason") or "") or None
     tokens = usage.completion_tokens if usage else None
-    fault = None
-    if not payload.is_generated:
+    failed = error_fault(choice, exchange.capture.body()) if choice.get("error") else None
+    fault = failed or finish_fault(finish)
+    if fault is None and not payload.is_generated:
         fault = Fault(RequestOutcome.EMPTY, "an answer without any generated text")
     values = {
         "client_tokens": payload.tokens or tokens or 0,
-        "finish_reason": str(finish) if finish else None,
+        "finish_reason": finish,
         "text": payload.visible,
         "reasoning": payload.reasoning,
     }
@@ -210,6 +229,14 @@ def _usage_notes(request: Request, usage: Usage | None, chunks: int) -> list[str
     return ["more_chunks_than_tokens"] if tokens is not None and tokens < chunks else []
 
 
+def _is_short(exchange: Exchange, usage: Usage | None, values: Mapping[str, Any]) -> bool:
+    """Whether fewer tokens came than were demanded exactly, as far as anybody counted them."""
+    tokens = usage.completion_tokens if usage else None
+    if tokens is None and values.get("chunk_tokens_known"):
+        tokens = values["client_tokens"]
+    return exchange.exact and 0 < (tokens or 0) < exchange.request.max_tokens
+
+
 def _result(
     exchange: Exchange,
     fault: Fault | None,
@@ -218,6 +245,7 @@ def _result(
     values: dict[str, Any],
 ) -> RequestResult:
     request, capture = exchange.request, exchange.capture
+    notes += ["short_of_exact"] if fault is None and _is_short(exchange, usage, values) else []
     headers = {
         name: exchange.redact(value)
         for name, value in capture.headers.items()

@@ -170,7 +170,9 @@ def _only_text(event: bytes) -> Payload | None:
     if not isinstance(choices, list) or len(choices) != 1 or usage_in(chunk) is not None:
         return None
     choice = choices[0]
-    if not isinstance(choice, dict) or choice.get("finish_reason") or chunk.get("error"):
+    if not isinstance(choice, dict) or choice.get("finish_reason"):
+        return None
+    if choice.get("error") or chunk.get("error"):
         return None
     payload = payload_of(choice)
     is_text = bool(payload.visible) != bool(payload.reasoning)

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from benchx.serving.client_fields import payload_of, usage_in, usage_of
+from benchx.serving.client_finish import finish_fault
 from benchx.serving.client_mould import Mould
 from benchx.serving.client_window import Window
 from benchx.serving.http_capture import Fault
@@ -154,8 +155,11 @@ class StreamReader:
                 self._choice(stamp_ns, choice, has_usage=usage is not None)
 
     def _choice(self, stamp_ns: int, choice: Mapping[str, Any], *, has_usage: bool) -> None:
+        if choice.get("error"):
+            self.fault = error_fault(choice, orjson.dumps(choice))
+            return
         reason = choice.get("finish_reason")
-        if reason:
+        if reason and finish_fault(self.finish_reason) is None:  # of several the bad one stays
             self.finish_reason = str(reason)
         payload = payload_of(choice)
         grown = self._growth() if has_usage else None

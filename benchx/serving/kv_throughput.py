@@ -77,7 +77,7 @@ def kv_throughput(
         if (time_s := _ttft_s(result))
     ]
     if not rates:
-        return KvFigures(missing="no answer was streamed, so there is no time to first token")
+        return KvFigures(missing="no answer was streamed from its first token on")
     return _figures(footprint, tokens, median(rates), "ttft")
 
 
@@ -120,7 +120,10 @@ def _server_prefill_s(series: Series, *, ok: int, sent: int) -> float | None:
 
 
 def _ttft_s(result: RequestResult) -> float | None:
+    """None too where the first token that was sent comes after reasoning that was kept back."""
     if result.first_token_ns is None or result.sent_ns is None:
+        return None
+    if "hidden_reasoning" in result.notes:
         return None
     return (result.first_token_ns - result.sent_ns) / 1e9
 

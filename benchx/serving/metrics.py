@@ -221,7 +221,7 @@ def _tokens(ok: Sequence[RequestResult]) -> dict[str, float]:
     streamed = [result for result in ok if result.arrivals_ns]
     if streamed:
         chunks = sum(len(result.arrivals_ns) for result in streamed)
-        values[metric.CHUNK_TOKENS.id] = sum(r.output_tokens for r in streamed) / chunks
+        values[metric.CHUNK_TOKENS.id] = sum(r.streamed_tokens for r in streamed) / chunks
     told = [
         (result.usage.cached_tokens, result.usage.prompt_tokens)
         for result in ok

@@ -51,20 +51,22 @@ def _since(start_ns: int, stamp_ns: int | None) -> float | None:
 def tpot_ms(result: RequestResult) -> float | None:
     """Time per output token after the first chunk; None for one token, or one chunk.
 
-    The tokens of the first chunk are taken out where the server tells them, else one is.
+    The tokens of the first chunk are taken out where the server tells them, else one is; then
+    reasoning that was counted and never sent, as far as it isn't among those of the first chunk.
     """
     if len(result.arrivals_ns) < 2:
         return None
     first = result.chunk_tokens[0] if result.chunk_tokens_known else 1
-    later = result.output_tokens - first
+    hidden = result.output_tokens - result.streamed_tokens
+    later = result.output_tokens - first - max(hidden - max(first - 1, 0), 0)
     if later < 1:
         return None
     return (result.arrivals_ns[-1] - result.arrivals_ns[0]) / _MS / later
 
 
 def _prefill_speed(result: RequestResult, ttft_ms: float | None) -> float | None:
-    if result.input_tokens is None or not ttft_ms:
-        return None
+    if result.input_tokens is None or not ttft_ms or "hidden_reasoning" in result.notes:
+        return None  # a first token after reasoning that was kept back is no end of a prefill
     cached = (result.usage.cached_tokens if result.usage else None) or 0
     return 1000 * max(result.input_tokens - cached, 0) / ttft_ms
 

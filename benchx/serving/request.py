@@ -120,7 +120,9 @@ class RequestResult:
         response_bytes: Bytes of the response body.
         connects: Connections opened for this request while its clock ran (0: a warm one served).
         headers: Response headers that matter (request id, provider, rate limits).
-        notes: What a reader of its figures must know (`usage_implausible`, ...).
+        notes: What a reader of its figures must know: `hidden_reasoning` (tokens of reasoning were
+            counted and never sent), `short_of_exact` (fewer tokens than were demanded exactly),
+            `usage_implausible`, ...
     """
 
     index: int
@@ -166,6 +168,14 @@ class RequestResult:
         if counted is None or "usage_implausible" in self.notes:
             return self.client_tokens
         return counted
+
+    @property
+    def streamed_tokens(self) -> int:
+        """Generated tokens that arrived in chunks: all but reasoning that the server kept back."""
+        usage = self.usage
+        if usage is None or "hidden_reasoning" not in self.notes:
+            return self.output_tokens
+        return self.output_tokens - (usage.reasoning_tokens or 0)
 
     @property
     def input_tokens(self) -> int | None:

@@ -107,6 +107,16 @@ def test_answers_that_were_not_streamed_have_no_prefill_time() -> None:
     assert "no answer was streamed" in str(found.missing)
 
 
+def test_a_first_token_after_hidden_reasoning_is_no_end_of_a_prefill() -> None:
+    late = [replace(one, notes=("hidden_reasoning",)) for one in one_by_one()]
+    found = kv_throughput(FOOTPRINT, late, series=Series(), prompts_differ=True)
+    assert not found.values
+    one_seen = kv_throughput(
+        FOOTPRINT, [*one_by_one()[:1], *late[1:]], series=Series(), prompts_differ=True
+    )
+    assert one_seen.source == "ttft"
+
+
 @pytest.mark.parametrize(
     ("prompts", "expected"),
     [
