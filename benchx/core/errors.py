@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     NOT_COMPARABLE = 3
     FAILED = 4
     AMBIGUOUS = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class BenchxError(Exception):

@@ -69,8 +69,8 @@ TPOT = define(
     levels=SERVING,
     label="time per output token",
     formula=(
-        "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown - "
-        "tokens of reasoning that was counted and never sent)"
+        "(last payload - first payload) / (output tokens - tokens of the first chunk, 1 if unknown "
+        "- tokens of reasoning that was counted and never sent)"
     ),
 )
 
@@ -153,7 +153,7 @@ PREFILL_SPEED = define(
     denominator="request",
     label="prompt tokens per TTFT",
     formula=(
-        "prompt tokens, cached ones excluded / ttft of each request; absent after reasoning that was "
-        "never sent"
+        "prompt tokens, cached ones excluded / ttft of each request; absent after reasoning that "
+        "was never sent"
     ),
 )

@@ -8,11 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from benchx.core.errors import RunFailed
+from benchx.core.errors import ExitCode, RunFailed
 
 
 class Interrupted(RunFailed):
-    """The run was asked to stop; what was measured until then is kept."""
+    """The run was asked to stop; what was measured until then is kept.
+
+    The exit code is the shell's for the signal: 130 after Ctrl-C, 143 otherwise.
+    """
+
+    def __init__(self, message: str, *, by: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.by = by
+        self.exit_code = ExitCode.INTERRUPTED if by == "SIGINT" else ExitCode.TERMINATED
 
 
 class Interrupt:

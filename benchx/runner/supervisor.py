@@ -142,7 +142,7 @@ class Supervisor:
 
     def _step(self, worker: Worker, watch: _Watch, spec: LaunchSpec) -> None:
         if self._interrupt.by is not None:
-            raise Interrupted(f"interrupted by {self._interrupt.by}")
+            raise Interrupted(f"interrupted by {self._interrupt.by}", by=self._interrupt.by)
         left_s = watch.deadline_s - time.monotonic()
         event = worker.next(min(_POLL_S, max(left_s, 0.0)))
         if isinstance(event, Exited):
