@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import benchx
+from benchx.core.method import METHOD_VERSIONS
+from benchx.core.sources import digests, folders
 from benchx.measure.device import cpu_name, usable_cpus
 
 _AMD_VERSION = Path("/sys/module/amdgpu/version")
@@ -22,12 +24,13 @@ def snapshot() -> dict[str, Any]:
     """Versions and hardware as plain data; None where something is absent.
 
     Keys: python, os, kernel, machine, cpu, cpus (usable by this process), torch, torch_threads,
-    cuda, hip, driver, triton, numpy, benchx, git_commit and git_dirty (of the checkout that
-    benchx was imported from). No host name, user name or path.
+    cuda, hip, driver, triton, numpy, benchx, code (hashes of our sources, `core.sources.digest`),
+    method (`core.method`), git_commit and git_dirty (of the checkout that benchx was imported
+    from). No host name, user name or path.
     """
     import torch
 
-    commit, dirty = git_state(Path(benchx.__file__).parent.parent)
+    commit, dirty = git_state(folders()["benchx"].parent)
     return {
         "python": platform.python_version(),
         "os": platform.system(),
@@ -42,7 +45,9 @@ def snapshot() -> dict[str, Any]:
         "driver": driver_version(),
         "triton": next(filter(None, map(package_version, _TRITONS)), None),
         "numpy": package_version("numpy"),
-        "benchx": package_version("benchx"),
+        "benchx": benchx.__version__,
+        "code": dict(digests()),
+        "method": dict(METHOD_VERSIONS),
         "git_commit": commit,
         "git_dirty": dirty,
     }
@@ -79,18 +84,33 @@ def driver_version() -> str | None:
 
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:
-    """Commit of the checkout at `root` and whether tracked files differ; (None, None) if none."""
+    """Commit of the checkout at `root`, and whether it is changed; (None, None) if there is none.
+
+    Changed: a tracked file differs, or there is a file in `benchx` or `kernels` that git does not
+    know. Results and scenarios of the user don't count.
+    """
     if not (root / ".git").exists():
         return None, None
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:
         return None, None
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no")
-    return commit, None if changes is None else bool(changes)
+    answers = [_git(root, *question) for question in _CHANGES]
+    known = [answer for answer in answers if answer is not None]
+    return commit, bool("".join(known)) if len(known) == len(answers) else None
+
+
+_CHANGES = (
+    ("status", "--porcelain", "--untracked-files=no"),
+    ("ls-files", "--others", "--exclude-standard", "--", "benchx", "kernels"),
+)
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(root), *arguments]
+    """What git answers, or None."""
+    # A checkout that belongs to another user (the mount of a container) is asked too: git refuses
+    # those lest they name programs to run, but this one's own code is running already.
+    settings = ["-c", f"safe.directory={root}"]
+    command = ["git", "--no-optional-locks", *settings, "-C", str(root), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

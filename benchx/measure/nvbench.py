@@ -20,6 +20,7 @@ from typing import Any
 
 from benchx.core.call import PreparedCall
 from benchx.core.device import Device
+from benchx.core.sources import python_command
 from benchx.measure import gpu
 from benchx.measure.cache import ColdCache
 from benchx.measure.ceilings import GPU_CEILING
@@ -53,7 +54,7 @@ def nvbench_pairs(device: Device) -> Mapping[str, Pairs]:
     if find_spec("cuda") is None or find_spec("cuda.bench") is None:
         raise NvbenchAbsent("cuda-bench is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchx.measure.nvbench", folder, str(device.index)]
+        command = python_command("benchx.measure.nvbench", folder, str(device.index))
         try:
             subprocess.run(
                 command, check=True, capture_output=True, text=True, timeout=_TIME_LIMIT_S

@@ -9,6 +9,7 @@ from typing import Any
 from benchx.core.outcome import Outcome
 from benchx.reporting.numbers import digits, flop_rate
 from benchx.store import LaunchInfo, Run
+from benchx.store.launches import software_of
 
 _NOT_RECORDED = "not recorded"
 _DRIFT_WORTH_SAYING = 0.02
@@ -42,7 +43,7 @@ class Header:
         date: Day the run started (UTC).
         status: `complete`, `partial` or `failed`, with what is missing.
         ceilings: None when none was measured.
-        warnings: Drift, interrupted launches, several devices in one run.
+        warnings: Drift, interrupted launches, several devices or versions in one run.
         environment: Everything recorded of the first launch's environment, as text.
     """
 
@@ -82,7 +83,7 @@ def header_of(run: Run) -> Header:
         date=run.meta.started_at[:10],
         status=_status_text(run),
         ceilings=_ceilings(run.launches),
-        warnings=(*run.notes, *_warnings(run.launches), *_stale(run)),
+        warnings=(*run.notes, *_warnings(run.launches), *_mixed_software(run), *_stale(run)),
         environment=environment,
     )
 
@@ -158,6 +159,32 @@ def _warnings(launches: Sequence[LaunchInfo]) -> list[str]:
         if launch.ended not in (None, "complete")
     ]
     return texts
+
+
+def _mixed_software(run: Run) -> list[str]:
+    """Versions that are not the same in all launches: of the workers, and of a point's backend."""
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for info in run.launches:
+        for name, value in software_of(info.environment).items():
+            found.setdefault((name, ""), {}).setdefault(value, []).append(info.launch)
+    for record in run.records:
+        package, version = (record.provenance.get(key) for key in ("package", "version"))
+        if package and version:
+            values = found.setdefault((str(package), record.point_id), {})
+            values.setdefault(str(version), []).append(record.launch)
+    texts = (
+        f"the launches differ in {name}: "
+        + ", ".join(f"{value} in {_launches_text(which)}" for value, which in values.items())
+        for (name, _), values in found.items()
+        if len(values) > 1
+    )
+    return list(dict.fromkeys(texts))
+
+
+def _launches_text(launches: Sequence[int]) -> str:
+    """`launch 0`, or `launches 1, 2`."""
+    numbers = sorted(set(launches))
+    return f"launch{'es' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def _stale(run: Run) -> list[str]:

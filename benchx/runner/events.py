@@ -8,8 +8,29 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchx.core.record import LaunchRecord
+from benchx.core.sources import digests, folders
 from benchx.store.plain import to_line
 from benchx.store.shape import restored_record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Which code the worker runs; its first event, sent before anything else is imported.
+
+    Attributes:
+        digests: Package -> hash of its sources (`core.sources.digests`).
+        folders: Package -> where the worker imports it from; for messages, never stored.
+    """
+
+    digests: Mapping[str, str]
+    folders: Mapping[str, str]
+
+    @classmethod
+    def here(cls) -> Sources:
+        """Those of this process."""
+        return cls(
+            digests=digests(), folders={name: str(folder) for name, folder in folders().items()}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +91,7 @@ class Ended:
     reason: str
 
 
-Event = Ready | Phase | Recorded | Control | Ceilings | Ended
+Event = Sources | Ready | Phase | Recorded | Control | Ceilings | Ended
 
 
 def encode(event: Event) -> bytes:
@@ -88,7 +109,8 @@ def decode(line: bytes) -> Event:
             return Recorded(restored_record(body))
         if kind == "phase":
             return Phase(**(body | {"points": tuple(body["points"])}))
-        plain: dict[str, type[Ready | Control | Ceilings | Ended]] = {
+        plain: dict[str, type[Sources | Ready | Control | Ceilings | Ended]] = {
+            "sources": Sources,
             "ready": Ready,
             "control": Control,
             "ceilings": Ceilings,

@@ -13,6 +13,7 @@ from typing import Literal
 import benchx
 from benchx.core.errors import BenchxError, ExitCode, NotComparable, StoreError
 from benchx.core.outcome import Outcome
+from benchx.core.sources import check_one_checkout
 from benchx.runner.books import Books
 from benchx.runner.executor import Executor
 from benchx.runner.interrupts import Interrupted, catching_interrupts
@@ -83,12 +84,15 @@ def run(
 
     Raises:
         ScenarioError: The scenario asks for something that does not exist.
-        UsageError: There is nothing to resume, or its scenario has changed.
+        UsageError: There is nothing to resume, or its scenario has changed; or benchx and its
+            kernels are of two checkouts.
         StoreError: The run folder can't be written.
-        NotComparable: The run to continue was measured on another device; it is left as it was.
+        NotComparable: The run to continue was measured on another device or with other software;
+            it is left as it was.
         RunFailed: Workers can't start; as `Interrupted`: the run was asked to stop. What was
             measured until then is kept, and the hint says how to continue.
     """
+    check_one_checkout()
     writer, plan = _open(scenario, make_plan(scenario, vocabulary), out_dir, resume)
     with writer, catching_interrupts() as interrupt:
         notes = Noting(progress or Silent())

@@ -6,13 +6,13 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
 from benchx.core.errors import RunFailed
+from benchx.core.sources import python_command
 from benchx.runner.events import Event, decode
 from benchx.runner.executor import Exited
 from benchx.runner.spec import LaunchSpec
@@ -26,7 +26,7 @@ _VMSTAT = Path("/proc/vmstat")
 
 
 class LocalExecutor:
-    """Starts `python -m benchx.runner.worker` per launch: spec by stdin, events by a pipe.
+    """Starts a Python with this process's own benchx per launch: spec by stdin, events by a pipe.
 
     The worker's stdin stays open for as long as this process lives: its end tells the worker's
     warden that the parent is gone, even after a kill -9.
@@ -44,7 +44,7 @@ class LocalExecutor:
         with storing(log, "write"):
             output = log.open("ab")
         with output:
-            command = [sys.executable, "-P", "-m", self._module, str(write_end)]
+            command = python_command(self._module, str(write_end))
             try:
                 process = subprocess.Popen(
                     command,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from benchx.core.errors import NotComparable, RunFailed
+from benchx.core.errors import RunFailed
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.runner.events import Ceilings, Control, Ended, Event, Phase, Ready, Recorded
+from benchx.runner.events import Ceilings, Control, Ended, Event, Phase, Ready, Recorded, Sources
 from benchx.runner.executor import Executor, Exited, Worker
 from benchx.runner.interrupts import Interrupt, Interrupted
 from benchx.runner.plan import Plan, group_points
 from benchx.runner.progress import Progress
+from benchx.runner.replicates import check_replicate, check_same_code
 from benchx.runner.session import now
 from benchx.runner.spec import LaunchSpec
 from benchx.store import LaunchInfo, RunWriter
@@ -38,6 +38,7 @@ class _Watch:
         phase: What the worker is doing.
         began_at: When the phase began (for records).
         deadline_s: Monotonic time at which it counts as hanging.
+        code: Which code it runs; None until it has said so.
         end: How it ended; None while it works.
     """
 
@@ -46,6 +47,7 @@ class _Watch:
     phase: Phase
     began_at: str
     deadline_s: float
+    code: Sources | None = None
     info: LaunchInfo | None = None
     end: str | None = None
     control_ms: list[float] = field(default_factory=list)
@@ -88,13 +90,16 @@ class Supervisor:
         self._progress, self._interrupt = progress, interrupt
         self._tell_ready, self._on_record = on_ready, on_record
         self._plugins, self._meanwhile = tuple(plugins), list(meanwhile)
+        self._code = Sources.here()
         self._next_worker = 1 + max((info.worker for info in writer.launches), default=-1)
 
     def run_launch(self, launch: int, points: Sequence[Point]) -> None:
         """Measure the points, replacing the worker whenever one dies.
 
         Raises:
-            RunFailed: A worker died without a point to blame (it could not even start).
+            RunFailed: A worker died without a point to blame (it could not even start), or runs
+                other code than this process.
+            NotComparable: It would not be a replicate of the launches before it.
             Interrupted: The run was asked to stop.
             StoreError: A record could not be written.
         """
@@ -163,6 +168,9 @@ class Supervisor:
             watch.control_ms.append(event.time_ms)
         elif isinstance(event, Ceilings) and watch.info is not None:
             watch.info = replace(watch.info, ceilings=event.ceilings)
+        elif isinstance(event, Sources):
+            check_same_code(event, self._code)
+            watch.code = event
         elif isinstance(event, Ready):
             self._on_ready(event, watch, spec)
         elif isinstance(event, Ended):
@@ -171,7 +179,9 @@ class Supervisor:
             watch.end = event.reason
 
     def _on_ready(self, ready: Ready, watch: _Watch, spec: LaunchSpec) -> None:
-        _check_same_device(ready, self._writer.launches)
+        if watch.code is None:
+            raise RunFailed(f"launch {watch.launch}: the worker did not say which code it runs")
+        check_replicate(ready, self._writer.launches)
         watch.info = LaunchInfo(
             launch=spec.launch,
             worker=spec.worker,
@@ -261,25 +271,3 @@ def explain_exit(exited: Exited, phase: str) -> tuple[Outcome, str]:
         return Outcome.OOM, f"{text}: the kernel killed it because memory ran out"
     told = exited.oom_kills is not None
     return Outcome.CRASHED, f"{text}, {'not' if told else 'perhaps'} because memory ran out"
-
-
-_MUST_AGREE = ("name", "vendor", "arch", "count")
-
-
-def _check_same_device(ready: Ready, earlier: Sequence[LaunchInfo]) -> None:
-    """Launches of one run are replicates of each other: all on the same kind of device."""
-    for info in earlier:
-        before, here = info.device, ready.device
-        if any(before.get(key) != here.get(key) for key in _MUST_AGREE):
-            raise NotComparable(
-                f"this run was measured on {_told(before)}, but here is {_told(here)}",
-                hint="continue it on the same kind of device, or start a new run",
-            )
-
-
-def _told(device: Mapping[str, Any]) -> str:
-    """`2 x NVIDIA H200 (nvidia, sm_90)`; what is not known of it is left out."""
-    name, vendor, arch, count = (device.get(key) for key in _MUST_AGREE)
-    whole = str(name or "a device without a name")
-    kind = ", ".join(str(word) for word in (vendor, arch) if word is not None)
-    return (f"{count} x {whole}" if count is not None else whole) + (f" ({kind})" if kind else "")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchx.runner.events import Ended, Phase, Ready
+from benchx.runner.events import Ended, Phase, Ready, Sources
 from benchx.runner.lifeline import (
     limit_memory,
     offer_to_oom_killer,
@@ -54,6 +54,7 @@ def main(opening: Opening = open_session) -> None:
     post_warden(lifeline, close=events)
     offer_to_oom_killer()
     channel = PipeChannel(events)
+    channel.send(Sources.here())
     for plugin in spec.plugins:
         importlib.import_module(plugin)
     channel.send(Ended(work_through(opening(spec, channel))))

@@ -7,7 +7,6 @@ import pickle
 import selectors
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from time import monotonic_ns
 from typing import IO, Any
 
 from benchx.core.errors import RunFailed
+from benchx.core.sources import python_command
 from benchx.serving.load import Chain, ClientReport, LoadPlan, share_of
 from benchx.serving.request import Endpoint, RequestResult, TimeLimits
 
@@ -92,7 +92,7 @@ class _Child:
     """One worker process."""
 
     def __init__(self, job: LoadJob) -> None:
-        command = [sys.executable, "-P", "-m", "benchx.serving.worker"]
+        command = python_command("benchx.serving.worker")
         # Without a buffer, so that what can be read is what the selector sees.
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

@@ -48,3 +48,29 @@ def latest(infos: Iterable[LaunchInfo]) -> tuple[LaunchInfo, ...]:
     """One entry per worker: the last that was written."""
     by_worker = {(info.launch, info.worker): info for info in infos}
     return tuple(by_worker[key] for key in sorted(by_worker))
+
+
+ABSENT = "absent"
+"""What `software_of` says of a package that a machine does not have."""
+
+_SOFTWARE = ("code", "method", "benchx", "torch", "triton", "cuda", "hip", "driver")
+
+_UNKNOWN_WHEN_NONE = ("benchx", "driver")
+"""Where null says that it could not be found out; elsewhere it says that it is not there."""
+
+
+def software_of(environment: Mapping[str, Any]) -> dict[str, str]:
+    """The software that launches must share to be replicates of each other: field -> value.
+
+    Fields of a mapping are `code benchx`, `method kernel`. What was not recorded is left out.
+    """
+    found: dict[str, str] = {}
+    for name in _SOFTWARE:
+        value = environment.get(name)
+        if isinstance(value, Mapping):
+            found |= {f"{name} {key}": str(inner) for key, inner in value.items()}
+        elif value is not None:
+            found[name] = str(value)
+        elif name in environment and name not in _UNKNOWN_WHEN_NONE:
+            found[name] = ABSENT
+    return found

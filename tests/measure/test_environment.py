@@ -13,7 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import benchx
 from benchx.core.device import Device
+from benchx.core.method import METHOD_VERSIONS
+from benchx.core.sources import digests
 from benchx.measure.control import ControlKernel
 from benchx.measure.environment import driver_version, git_state, package_version, snapshot
 from benchx.measure.memory import peak_extra_bytes
@@ -23,7 +26,15 @@ def test_the_snapshot_is_plain_data_with_the_versions_that_matter() -> None:
     found = json.loads(json.dumps(snapshot()))
     assert found["torch"] == torch.__version__
     assert found["python"] == platform.python_version()
-    assert {"cuda", "hip", "driver", "triton", "numpy", "benchx", "git_commit"} <= set(found)
+    assert {"cuda", "hip", "driver", "triton", "numpy", "git_commit"} <= set(found)
+
+
+def test_the_snapshot_says_which_code_and_which_method_measured() -> None:
+    found = snapshot()
+    assert found["benchx"] == benchx.__version__
+    assert found["code"] == digests()
+    assert found["method"] == METHOD_VERSIONS
+    assert set(METHOD_VERSIONS) == {"kernel", "model", "serving"}
 
 
 def test_the_snapshot_names_no_host_no_user_and_no_path() -> None:
@@ -85,6 +96,13 @@ def test_a_checkout_tells_its_commit_and_whether_it_was_changed(tmp_path: Path) 
     git("add", "file")
     git("commit", "-qm", "One")
     assert git_state(tmp_path) == (git("rev-parse", "HEAD"), False)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "run.json").touch()
+    assert git_state(tmp_path)[1] is False
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "new.py").touch()
+    assert git_state(tmp_path)[1] is True
+    (tmp_path / "kernels" / "new.py").unlink()
     (tmp_path / "file").write_text("2")
     assert git_state(tmp_path)[1] is True
 

@@ -39,6 +39,27 @@ def test_launches_on_different_devices_are_a_warning(prefill_run: Run) -> None:
     assert any("different devices" in warning for warning in header.warnings)
 
 
+def test_launches_with_different_software_are_a_warning_that_names_it(prefill_run: Run) -> None:
+    first = prefill_run.launches[0]
+    environment = {**first.environment, "code": {"benchx": "aaaa"}, "torch": "1"}
+    launches = (
+        replace(first, environment=environment),
+        replace(first, launch=1, environment={**environment, "torch": "2"}),
+        replace(first, launch=2, environment={**environment, "torch": "2"}),
+    )
+    warnings = header_of(replace(prefill_run, launches=launches)).warnings
+    assert "the launches differ in torch: 1 in launch 0, 2 in launches 1, 2" in warnings
+    assert not any("code benchx" in warning for warning in warnings)
+
+
+def test_a_backend_whose_package_changed_between_launches_is_a_warning(prefill_run: Run) -> None:
+    first = prefill_run.records[0]
+    other = replace(first, launch=1, provenance={"package": "gamma", "version": "2"})
+    mine = replace(first, provenance={"package": "gamma", "version": "1"})
+    warnings = header_of(replace(prefill_run, records=(mine, other))).warnings
+    assert "the launches differ in gamma: 1 in launch 0, 2 in launch 1" in warnings
+
+
 def test_a_launch_that_ended_early_is_a_warning(prefill_run: Run) -> None:
     cut = replace(prefill_run.launches[0], ended="interrupted")
     assert any(

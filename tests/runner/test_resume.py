@@ -335,6 +335,62 @@ def test_a_run_is_not_resumed_on_another_device_and_stays_as_it_was(
     assert fake_run(scenario, resume=folder).status is RunStatus.COMPLETE
 
 
+SOFTWARE = {
+    "torch": "2.11.0",
+    "triton": "3.6.0",
+    "cuda": "13.0",
+    "hip": None,
+    "driver": "580.1",
+    "benchx": "0.1.0",
+    "code": {"benchx": "aaaa", "benchx_kernels": "bbbb"},
+    "method": {"kernel": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"torch": "2.12.0"}, "torch was 2.11.0, now 2.12.0"),
+        ({"triton": None}, "triton was 3.6.0, now absent"),
+        ({"cuda": "13.1", "driver": "590"}, "cuda was 13.0, now 13.1; driver was 580.1, now 590"),
+        ({"hip": "7.0"}, "hip was absent, now 7.0"),
+        ({"benchx": "0.2.0"}, "benchx was 0.1.0, now 0.2.0"),
+        ({"code": {"benchx": "cccc", "benchx_kernels": "bbbb"}}, "code benchx was aaaa, now cccc"),
+        ({"method": {"kernel": 2}}, "method kernel was 1, now 2"),
+    ],
+)
+def test_a_run_is_not_resumed_with_other_software_and_stays_as_it_was(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, object], told: str,
+) -> None:  # fmt: skip
+    scenario = write_scenario("good", launches=2)
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE))
+    folder = _unfinish(fake_run(scenario).path, records=1)
+    before = _contents(folder)
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE | change))
+    with pytest.raises(NotComparable, match=rf"other software: {told} \(.*start a new run"):
+        fake_run(scenario, resume=folder)
+    assert _contents(folder) == before
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE))
+    assert fake_run(scenario, resume=folder).status is RunStatus.COMPLETE
+
+
+@pytest.mark.parametrize(
+    "older", [{}, {"torch": "2.11.0", "benchx": None, "driver": None}], ids=["nothing", "some"]
+)
+def test_what_an_older_run_did_not_record_keeps_nobody_from_resuming_it(
+    write_scenario: Write,
+    fake_run: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    older: dict[str, object],
+) -> None:
+    scenario = write_scenario("good", launches=2)
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(older))
+    folder = _unfinish(fake_run(scenario).path, records=1)
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE))
+    assert fake_run(scenario, resume=folder).status is RunStatus.COMPLETE
+
+
 def test_a_folder_that_is_no_run_is_not_resumed(
     write_scenario: Write, fake_run: Start, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from benchx.core.errors import RunFailed
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import LaunchRecord
-from benchx.runner.events import Ceilings, Control, Ended, Event, Phase, Ready, Recorded
+from benchx.runner.events import Ceilings, Control, Ended, Event, Phase, Ready, Recorded, Sources
 from benchx.runner.executor import Exited
 from benchx.runner.interrupts import Interrupt, Interrupted
 from benchx.runner.plan import Plan
@@ -34,14 +35,15 @@ Step = Event | Exited | None
 class ScriptedExecutor:
     """Each start plays the next script; a script that is over reports nothing."""
 
-    def __init__(self, *scripts: Sequence[Step]) -> None:
+    def __init__(self, *scripts: Sequence[Step], sources: Sources | None = None) -> None:
         self._scripts = iter(scripts)
+        self._sources = sources or Sources.here()
         self.specs: list[LaunchSpec] = []
         self.kills = 0
 
     def start(self, spec: LaunchSpec, log: Path) -> ScriptedWorker:
         self.specs.append(spec)
-        return ScriptedWorker(iter(next(self._scripts)), self)
+        return ScriptedWorker(iter([self._sources, *next(self._scripts)]), self)
 
 
 class ScriptedWorker:
@@ -282,3 +284,31 @@ def test_a_record_of_a_foreign_point_is_refused(writer: RunWriter) -> None:
     foreign = replace(ok(A).record, point_id="elsewhere")
     with pytest.raises(RunFailed, match="was not asked for"):
         supervise(writer, ScriptedExecutor([READY, Recorded(foreign)]))
+
+
+def test_a_worker_with_other_sources_stops_the_run_and_both_places_are_named(
+    writer: RunWriter,
+) -> None:
+    here = Sources.here()
+    other = Sources(
+        digests={**here.digests, "benchx": "0123"}, folders={**here.folders, "benchx": "/other"}
+    )
+    place = re.escape(here.folders["benchx"])
+    told = rf"another benchx than this process: /other \(0123\), here {place} \(.*install the same"
+    with pytest.raises(RunFailed, match=told):
+        supervise(writer, ScriptedExecutor([READY], sources=other))
+    assert not writer.launches
+
+
+def test_sources_that_change_while_a_run_is_under_way_stop_it(writer: RunWriter) -> None:
+    here = Sources.here()
+    changed = replace(here, digests={**here.digests, "benchx_kernels": "0123"})
+    with pytest.raises(RunFailed, match=r"sources of benchx_kernels in .* have changed since"):
+        supervise(writer, ScriptedExecutor([READY], sources=changed))
+
+
+def test_a_worker_that_does_not_say_what_it_runs_is_refused(writer: RunWriter) -> None:
+    silent = ScriptedExecutor([])
+    silent.start = lambda spec, log: ScriptedWorker(iter([READY]), silent)  # type: ignore[method-assign]
+    with pytest.raises(RunFailed, match="did not say which code it runs"):
+        supervise(writer, silent)

@@ -13,7 +13,7 @@ from benchx.core.errors import ExitCode, RunFailed
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.runner import RunSummary
-from benchx.runner.events import Ready
+from benchx.runner.events import Ready, Sources
 from benchx.runner.executor import Exited
 from benchx.runner.local import LocalExecutor
 from benchx.runner.spec import Group, LaunchSpec
@@ -104,6 +104,7 @@ def test_a_spec_larger_than_a_pipe_reaches_the_worker(tmp_path: Path) -> None:
     assert len(str(spec.to_json())) > 100_000
     worker = LocalExecutor("fake_worker").start(spec, tmp_path / "log")
     try:
+        assert isinstance(worker.next(30), Sources)
         assert isinstance(worker.next(30), Ready)
     finally:
         worker.kill()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import TracebackType
 from typing import Self
 
 from benchx.core.errors import RunFailed
+from benchx.core.sources import python_command
 from benchx.serving.groundtruth.stream import Pace, Truth
 
 _END_S = 30.0
@@ -29,7 +29,7 @@ class GroundTruth:
         self.base_url = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-P", "-m", "benchx.serving.groundtruth.server"]
+        command = python_command("benchx.serving.groundtruth.server")
         self._process = subprocess.Popen(
             [*command, json.dumps(asdict(self._pace))],
             stdin=subprocess.PIPE,

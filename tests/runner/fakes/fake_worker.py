@@ -6,6 +6,7 @@ fake, so that a test takes a fraction of a second.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -108,7 +109,8 @@ class FakeLevel(KernelLevel):
 def fake_session(spec: LaunchSpec, channel: Channel) -> Session:
     if "BROKEN_WORKER" in os.environ:
         raise ImportError("no such driver")
-    channel.send(Ready(device=DEVICE.to_json(), environment={}, ceilings={}))
+    environment = json.loads(os.environ.get("FAKE_ENVIRONMENT", "{}"))
+    channel.send(Ready(device=DEVICE.to_json(), environment=environment, ceilings={}))
     session = Session(spec=spec, device=DEVICE, ceilings={}, channel=channel)
     session.drift.look = lambda **_: None  # type: ignore[method-assign]
     return session
