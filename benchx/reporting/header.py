@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +40,13 @@ class Header:
 
     Attributes:
         device: Name, count and architecture as observed.
-        versions: Package or driver -> version, the ones that matter for speed first.
+        versions: Package, driver or engine -> version, the ones that matter for speed first;
+            several, with commas, where launches differ.
         date: Day the run started (UTC).
         status: `complete`, `partial` or `failed`, with what is missing.
         ceilings: None when none was measured.
-        warnings: Drift, interrupted launches, several devices or versions in one run.
-        environment: Everything recorded of the first launch's environment, as text.
+        warnings: Drift, interrupted launches, launches that differ in what must be equal.
+        environment: Everything recorded of the launches' environment, as text.
     """
 
     run_id: str
@@ -72,19 +74,26 @@ class Header:
 def header_of(run: Run) -> Header:
     """Everything a report says above the tables of one run."""
     first = run.launches[0] if run.launches else None
-    environment = _texts(first.environment) if first else {}
+    environment = _environment(run.launches)
+    versions = _versions(environment, run)
     return Header(
         run_id=run.meta.run_id,
         scenario=run.meta.scenario,
         title=str(run.meta.resolved.get("title") or run.meta.scenario),
-        command=" ".join(run.meta.command),
+        command=shlex.join(run.meta.command),
         device=_device_text(first.device) if first else _NOT_RECORDED,
-        versions=_versions(environment, run),
+        versions={name: _listed(texts) for name, texts in versions.items()},
         date=run.meta.started_at[:10],
         status=_status_text(run),
         ceilings=_ceilings(run.launches),
-        warnings=(*run.notes, *_warnings(run.launches), *_mixed_software(run), *_stale(run)),
-        environment=environment,
+        warnings=(
+            *run.notes,
+            *_warnings(run.launches),
+            *_differences(run.launches),
+            *_mixed_software(run),
+            *_stale(run),
+        ),
+        environment={name: _listed(texts) for name, texts in environment.items()},
     )
 
 
@@ -107,22 +116,37 @@ def _device_text(device: Mapping[str, Any]) -> str:
     return f"{many}{name}{arch}"
 
 
-def _versions(environment: Mapping[str, str], run: Run) -> dict[str, str]:
-    """The versions that decide speed, those of third-party backends last."""
-    known = {"benchx": run.meta.benchx_version} | dict(environment)
+def _environment(launches: Iterable[LaunchInfo]) -> dict[str, tuple[str, ...]]:
+    """Every fact of the launches' environment: name -> its texts, more than one if they differ."""
+    found: dict[str, list[str]] = {}
+    for launch in launches:
+        for name, text in _texts(launch.environment).items():
+            found.setdefault(name, []).append(text)
+    return {name: tuple(dict.fromkeys(texts)) for name, texts in found.items()}
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+def _versions(environment: Mapping[str, tuple[str, ...]], run: Run) -> dict[str, tuple[str, ...]]:
+    """The versions that decide speed, those of engines and third-party backends last."""
+    known = {"benchx": (run.meta.benchx_version,)} | dict(environment)
     main = {name: known[name] for name in _MAIN_VERSIONS if name in known}
-    backends = _backend_versions(run)
-    return main | {name: text for name, text in backends.items() if name not in main}
+    measured = _measured_versions(run)
+    return main | {name: texts for name, texts in measured.items() if name not in main}
 
 
-def _backend_versions(run: Run) -> dict[str, str]:
-    """Package -> version of the third-party backends that gave a figure."""
-    found: dict[str, str] = {}
+def _measured_versions(run: Run) -> dict[str, tuple[str, ...]]:
+    """Package or engine -> versions, of those that gave a figure."""
+    found: dict[str, list[str]] = {}
     for record in run.records:
-        package, version = (record.provenance.get(key) for key in ("package", "version"))
-        if record.outcome is Outcome.OK and package and version:
-            found.setdefault(str(package), str(version))
-    return found
+        facts = record.provenance
+        name, version = facts.get("package") or facts.get("engine"), facts.get("version")
+        if record.outcome is Outcome.OK and name and version:
+            # Engines say `vllm 0.26.0`.
+            found.setdefault(str(name), []).append(str(version).removeprefix(f"{name} "))
+    return {name: tuple(dict.fromkeys(texts)) for name, texts in found.items()}
 
 
 def _status_text(run: Run) -> str:
@@ -132,32 +156,54 @@ def _status_text(run: Run) -> str:
 
 
 def _ceilings(launches: Sequence[LaunchInfo]) -> CeilingRates | None:
-    """Those of the last worker: they only rise in the course of a run."""
-    for launch in reversed(launches):
-        data = launch.ceilings
-        if data.get("copy_gb_s") and data.get("matmul_tflop_s"):
-            return CeilingRates(
-                copy_gb_s=float(data["copy_gb_s"]),
-                matmul_tflop_s=float(data["matmul_tflop_s"]),
-                matmul_dtype=str(data.get("matmul_dtype") or ""),
-            )
-    return None
+    """Those of the last worker: in the course of a run on one device they only rise."""
+    measured = _all_ceilings(launches)
+    return measured[-1] if measured else None
+
+
+def _all_ceilings(launches: Iterable[LaunchInfo]) -> list[CeilingRates]:
+    return [
+        CeilingRates(
+            copy_gb_s=float(launch.ceilings["copy_gb_s"]),
+            matmul_tflop_s=float(launch.ceilings["matmul_tflop_s"]),
+            matmul_dtype=str(launch.ceilings.get("matmul_dtype") or ""),
+        )
+        for launch in launches
+        if launch.ceilings.get("copy_gb_s") and launch.ceilings.get("matmul_tflop_s")
+    ]
 
 
 def _warnings(launches: Sequence[LaunchInfo]) -> list[str]:
+    drifts = [(launch.launch, _largest_drift(launch)) for launch in launches]
     texts = [
-        f"launch {launch.launch}: the control kernel's time changed by {100 * launch.drift:+.1f} %"
-        for launch in launches
-        if launch.drift is not None and abs(launch.drift) > _DRIFT_WORTH_SAYING
+        f"launch {number}: the control kernel's time changed by up to {100 * drift:+.1f} %"
+        for number, drift in drifts
+        if abs(drift) > _DRIFT_WORTH_SAYING
     ]
-    names = dict.fromkeys(_device_text(launch.device) for launch in launches)
-    if len(names) > 1:
-        texts.append(f"the launches ran on different devices: {', '.join(names)}")
     texts += [
         f"launch {launch.launch}, worker {launch.worker} ended early: {launch.ended}"
         for launch in launches
         if launch.ended not in (None, "complete")
     ]
+    return texts
+
+
+def _largest_drift(launch: LaunchInfo) -> float:
+    """The largest of the worker's drifts, each a control time over the first, minus 1.
+
+    `control_drift` of a row is one of these, the last before its point was recorded.
+    """
+    first, *later = launch.control_ms or (1.0,)
+    return max((time_ms / first - 1 for time_ms in later), key=abs, default=0.0)
+
+
+def _differences(launches: Sequence[LaunchInfo]) -> list[str]:
+    """What should be equal in all launches and is not."""
+    devices = list(dict.fromkeys(_device_text(launch.device) for launch in launches))
+    texts = [f"the launches ran on different devices: {_listed(devices)}"] if devices[1:] else []
+    ceilings = dict.fromkeys(rates.text() for rates in _all_ceilings(launches))
+    if len(ceilings) > 1:
+        texts.append(f"the ceilings were measured anew: {'; '.join(ceilings)}")
     return texts
 
 

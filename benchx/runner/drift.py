@@ -72,9 +72,10 @@ class DriftWatch:
             self.report(time_ms)
 
     def columns(self) -> dict[str, float]:
-        """`control_first_ms` and `control_last_ms` of the launch until now, and `control_drift`.
+        """`control_first_ms` and `control_last_ms` of this worker until now, and `control_drift`.
 
-        The drift is the last time over the first, minus 1; absent before the second look.
+        The drift at a look is its time over the worker's first, minus 1: here that of the last
+        look, absent before the second. A report's header gives the largest of all looks.
         """
         if len(self._times_ms) < 2:
             return {}

@@ -164,14 +164,19 @@ def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
 
 
 def _with_way_on(error: BenchxError, writer: RunWriter) -> BenchxError:
-    """An interruption says how far the run came and how to go on; other errors stay as they are."""
-    if not isinstance(error, Interrupted):
-        return error
-    done, records = len(writer.finished()), writer.meta.pairs()
-    return Interrupted(
-        f"{error.message} after {done} of {records} measurements, which are kept",
-        hint=f"continue with: benchx run --resume {writer.path}",
-    )
+    """The same error with the command that continues this very run, where one does."""
+    way_on = f"benchx run --resume {writer.path}"
+    if isinstance(error, Interrupted):
+        done, records = len(writer.finished()), writer.meta.pairs()
+        return Interrupted(
+            f"{error.message} after {done} of {records} measurements, which are kept",
+            by=error.by,
+            hint=f"continue with: {way_on}",
+        )
+    if isinstance(error, StoreError):
+        first = f"{error.hint}; then" if error.hint else "when that is mended"
+        return StoreError(error.message, hint=f"{first}: {way_on}")
+    return error
 
 
 def _summary(path: Path, kept: int, notes: Sequence[str]) -> RunSummary:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchx.core.errors import StoreError
 
-_FREE_SPACE = "free some space and continue with --resume; what was measured until now is kept"
+_FREE_SPACE = "free some space (what was measured until now is kept)"
 _ELSEWHERE = "choose a folder that you may write to with --out"
 
 _HINTS = {
     errno.ENOSPC: _FREE_SPACE,
     errno.EDQUOT: _FREE_SPACE,
-    errno.EFBIG: "the limit on file sizes (ulimit -f) is too small; raise it, then --resume",
+    errno.EFBIG: "the limit on file sizes (ulimit -f) is too small; raise it",
     errno.EROFS: _ELSEWHERE,
     errno.EACCES: _ELSEWHERE,
     errno.EPERM: _ELSEWHERE,

@@ -220,7 +220,7 @@ def make_run(
         device={"name": "Synthetic 1", "count": 1, "arch": "sx_1", "vendor": "nvidia"},
         environment={"torch": "9.9.0", "triton": "8.8.0", "python": "3.11.0"},
         ceilings=DEFAULT_CEILINGS if ceilings is None else ceilings,
-        control_ms=(1.0, 1.001),
+        control_ms=(1.0, 1.0 + drift) if drift is not None else (1.0,),
         drift=drift,
         ended_at="2030-01-02T03:05:06Z",
         ended="complete",

@@ -25,7 +25,8 @@ def test_a_partial_run_says_how_much_of_it_is_there(prefill_run: Run) -> None:
 
 def test_a_drift_of_the_control_kernel_is_a_warning(prefill_run: Run) -> None:
     assert (
-        "launch 0: the control kernel's time changed by +3.1 %" in header_of(prefill_run).warnings
+        "launch 0: the control kernel's time changed by up to +3.1 %"
+        in header_of(prefill_run).warnings
     )
 
 
@@ -91,3 +92,50 @@ def test_the_ceilings_are_those_of_the_last_worker_since_they_only_rise(prefill_
     header = header_of(replace(prefill_run, launches=(first, raised)))
     assert header.ceilings is not None
     assert header.ceilings.copy_gb_s == 9000.0
+
+
+def test_the_largest_drift_of_a_launch_counts_even_when_the_last_look_is_back(
+    prefill_run: Run,
+) -> None:
+    spike = replace(prefill_run.launches[0], control_ms=(1.0, 1.08, 0.95, 1.001), drift=0.001)
+    (warning,) = header_of(replace(prefill_run, launches=(spike,))).warnings
+    assert warning == "launch 0: the control kernel's time changed by up to +8.0 %"
+
+
+def test_the_version_of_an_engine_is_named_without_its_name_twice(serving_run: Run) -> None:
+    provenance = {"engine": "vllm", "version": "vllm 0.26.0"}
+    ok = next(record for record in serving_run.records if record.values)
+    run = replace(serving_run, records=(replace(ok, provenance=provenance),))
+    assert header_of(run).versions["vllm"] == "0.26.0"
+
+
+def test_launches_with_different_versions_are_a_warning_and_all_are_named(
+    prefill_run: Run,
+) -> None:
+    first = prefill_run.launches[0]
+    versions = {**first.environment, "torch": "9.9.9"}
+    run = replace(prefill_run, launches=(first, replace(first, launch=1, environment=versions)))
+    header = header_of(run)
+    assert header.versions["torch"] == f"{first.environment['torch']}, 9.9.9"
+    assert any("differ in torch" in warning for warning in header.warnings)
+
+
+def test_a_backend_whose_version_changed_between_launches_is_a_warning(prefill_run: Run) -> None:
+    ok = next(record for record in prefill_run.records if record.values)
+    newer = replace(ok, launch=1, provenance={"package": "gamma", "version": "1.3.0"})
+    header = header_of(replace(prefill_run, records=(*prefill_run.records, newer)))
+    assert header.versions["gamma"] == "1.2.3, 1.3.0"
+    assert any("differ in gamma" in warning for warning in header.warnings)
+
+
+def test_launches_with_different_ceilings_are_a_warning(prefill_run: Run) -> None:
+    first = prefill_run.launches[0]
+    raised = replace(first, launch=1, ceilings={**first.ceilings, "copy_gb_s": 9000.0})
+    header = header_of(replace(prefill_run, launches=(first, raised)))
+    assert any("measured anew" in warning and "9000" in warning for warning in header.warnings)
+
+
+def test_the_command_can_be_pasted_into_a_shell(prefill_run: Run) -> None:
+    meta = replace(prefill_run.meta, command=("benchx", "run", "my file.yaml", "--set", "a=[1, 2]"))
+    header = header_of(replace(prefill_run, meta=meta))
+    assert header.command == "benchx run 'my file.yaml' --set 'a=[1, 2]'"
