@@ -26,7 +26,9 @@ class Metric:
     Attributes:
         id: Column name; ends in its unit (`device_time_ms`).
         unit: Unit as printed.
-        direction: Which way is better.
+        direction: Which way is better. It also says which tail `_p90`, `_p95` and `_p99` are, the
+            bad one: the value that so many per cent don't exceed (lower is better), or reach or
+            exceed (higher is better).
         formula: How it follows from what was measured.
         levels: Where it is defined.
         denominator: What a throughput is counted per ("gpu", "request"), or None.
@@ -165,8 +167,8 @@ TPOT = _metric(
 )  # fmt: skip
 ITL = _metric(
     "itl_ms", "ms", Direction.LOWER, "inter-token latency",
-    "gap before a chunk / its tokens, once per token, pooled; absent if chunks hold unknown counts",
-    _SERVING,
+    "gap before a chunk / its tokens, once per token, pooled (percentiles need as many requests as "
+    "others do samples); absent if chunks hold unknown counts", _SERVING,
 )  # fmt: skip
 CHUNK_GAP = _metric(
     "chunk_gap_ms", "ms", Direction.LOWER, "gap between chunks",
@@ -194,16 +196,18 @@ CLIENT_CPU = _metric(
 )  # fmt: skip
 INTERACTIVITY = _metric(
     "interactivity_tok_s", "tok/s", Direction.HIGHER, "interactivity",
-    "1000 / tpot_ms of each request", _SERVING, "request",
+    "1000 / tpot_ms of each request; _p99: 99 % of requests reach or exceed it", _SERVING,
+    "request",
 )  # fmt: skip
 E2E_INTERACTIVITY = _metric(
     "e2e_interactivity_tok_s", "tok/s", Direction.HIGHER, "end-to-end interactivity",
-    "output tokens / e2e of each request", _SERVING, "request",
+    "output tokens / e2e of each request; _p99: 99 % of requests reach or exceed it", _SERVING,
+    "request",
 )  # fmt: skip
 PREFILL_SPEED = _metric(
     "prefill_speed_tok_s", "tok/s", Direction.HIGHER, "prompt tokens per TTFT",
     "prompt tokens, cached ones excluded / ttft of each request; absent after reasoning that was "
-    "never sent", _SERVING, "request",
+    "never sent; _p99: 99 % of requests reach or exceed it", _SERVING, "request",
 )  # fmt: skip
 REQUEST_THROUGHPUT = _metric(
     "request_throughput_req_s", "req/s", Direction.HIGHER, "request throughput",
@@ -231,13 +235,13 @@ TOTAL_PER_GPU = _metric(
 )  # fmt: skip
 STEADY_OUTPUT = _metric(
     "steady_output_throughput_tok_s", "tok/s", Direction.HIGHER, "steady output throughput",
-    "output tokens that arrived from the first end to the last send / that time; absent where "
-    "it is shorter than two lifetimes of a request", _SERVING,
+    "output tokens that arrived in the longest time with >= 95 % of the plateau in flight, between "
+    "the first end and the last send / that time; absent where it is shorter than two lifetimes of "
+    "a request", _SERVING,
 )  # fmt: skip
 STEADY_REQUESTS = _metric(
     "steady_request_throughput_req_s", "req/s", Direction.HIGHER, "steady request throughput",
-    "ok requests that ended from the first end to the last send / that time; absent where "
-    "it is shorter than two lifetimes of a request", _SERVING,
+    "ok requests that ended in the time of steady_output_throughput_tok_s / that time", _SERVING,
 )  # fmt: skip
 GOODPUT = _metric(
     "goodput_req_s", "req/s", Direction.HIGHER, "goodput",
