@@ -46,7 +46,9 @@ class Metric:
     Attributes:
         id: Column name; ends in its unit (`device_time_ms`).
         unit: Unit as printed.
-        direction: Which way is better.
+        direction: Which way is better. It also says which tail `_p90`, `_p95` and `_p99` are, the
+            bad one: the value that so many per cent don't exceed (lower is better), or reach or
+            exceed (higher is better).
         role: Whether a change is judged, see `Role`.
         derived_from: Ids of the metrics that a derived one follows from; empty for others.
         primary_at: Levels at which a derived one stands for itself, since what it is derived from

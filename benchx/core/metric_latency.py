@@ -82,8 +82,8 @@ ITL = define(
     levels=SERVING,
     label="inter-token latency",
     formula=(
-        "gap before a chunk / its tokens, once per token, pooled; absent if chunks hold unknown "
-        "counts"
+        "gap before a chunk / its tokens, once per token, pooled (percentiles need as many "
+        "requests as others do samples); absent if chunks hold unknown counts"
     ),
 )
 
@@ -128,7 +128,7 @@ INTERACTIVITY = define(
     levels=SERVING,
     denominator="request",
     label="interactivity",
-    formula="1000 / tpot_ms of each request",
+    formula="1000 / tpot_ms of each request; _p99: 99 % of requests reach or exceed it",
 )
 
 E2E_INTERACTIVITY = define(
@@ -140,7 +140,7 @@ E2E_INTERACTIVITY = define(
     levels=SERVING,
     denominator="request",
     label="end-to-end interactivity",
-    formula="output tokens / e2e of each request",
+    formula="output tokens / e2e of each request; _p99: 99 % of requests reach or exceed it",
 )
 
 PREFILL_SPEED = define(
@@ -154,6 +154,6 @@ PREFILL_SPEED = define(
     label="prompt tokens per TTFT",
     formula=(
         "prompt tokens, cached ones excluded / ttft of each request; absent after reasoning that "
-        "was never sent"
+        "was never sent; _p99: 99 % of requests reach or exceed it"
     ),
 )

@@ -109,8 +109,9 @@ STEADY_OUTPUT = define(
     levels=SERVING,
     label="steady output throughput",
     formula=(
-        "output tokens that arrived from the first end to the last send / that time; absent where "
-        "it is shorter than two lifetimes of a request"
+        "output tokens that arrived in the longest time with >= 95 % of the plateau in flight, "
+        "between the first end and the last send / that time; absent where it is shorter than two "
+        "lifetimes of a request"
     ),
 )
 
@@ -121,10 +122,7 @@ STEADY_REQUESTS = define(
     role=Role.DIAGNOSTIC,
     levels=SERVING,
     label="steady request throughput",
-    formula=(
-        "ok requests that ended from the first end to the last send / that time; absent where it "
-        "is shorter than two lifetimes of a request"
-    ),
+    formula="ok requests that ended in the time of steady_output_throughput_tok_s / that time",
 )
 
 GOODPUT = define(

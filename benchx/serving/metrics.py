@@ -22,7 +22,7 @@ from benchx.serving.metrics_request import (
 )
 from benchx.serving.request import RequestOutcome, RequestResult
 from benchx.serving.spans import steady_window_ns, wall_s
-from benchx.stats.summary import Numbers, percentile_or_none
+from benchx.stats.summary import SAMPLES_BEYOND, Numbers
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -116,10 +116,13 @@ def load_figures(
     if ordered:
         values[metric.ERROR_RATE.id] = 1 - len(ok) / len(ordered)
     if ok:
-        pooled = _pooled(figures)
-        found = pooled | _gaps(ok)
+        pooled, gaps = _pooled(figures), _gaps(ok)
+        units = dict.fromkeys(gaps, sum(len(result.arrivals_ns) > 1 for result in ok))
+        found = pooled | gaps
         values |= {
-            key: value for name in SPREAD for key, value in spread(name, found.get(name, ()))
+            key: value
+            for name in SPREAD
+            for key, value in spread(name, found.get(name, ()), units.get(name))
         }
         values |= _rates(ordered, ok, gpus)
         values |= _tokens(ok)
@@ -133,16 +136,29 @@ def load_figures(
     return LoadFigures(values=values, samples=samples, outcomes=outcomes, notes=_notes(ordered, ok))
 
 
-def spread(name: str, samples: Numbers) -> list[tuple[str, float]]:
-    """Mean and percentiles; a percentile is left out where too few samples support it."""
+def spread(name: str, samples: Numbers, units: int | None = None) -> list[tuple[str, float]]:
+    """Mean, median and the bad tail of a registered metric.
+
+    `_p90`, `_p95` and `_p99` are the value that 90, 95 or 99 % of the samples don't exceed where
+    lower is better, and the value that so many reach or exceed where higher is better. One is left
+    out where too few samples support it.
+
+    Args:
+        name: Id of the metric.
+        samples: In its unit.
+        units: Independent units that the samples come from, such as the requests of gaps between
+            tokens: those are the support. None: each sample is one.
+    """
     values = np.asarray(samples, dtype=np.float64)
     if not values.size:
         return []
-    found: list[tuple[str, float]] = [(f"{name}_mean", float(np.mean(values)))]
-    for q in PERCENTILES:
-        value = float(np.median(values)) if q == 50 else percentile_or_none(values, q)
-        if value is not None:
-            found.append((f"{name}_p{q}", value))
+    more_is_better = metric.METRICS.get(name).direction is metric.Direction.HIGHER
+    found = [(f"{name}_mean", float(np.mean(values))), (f"{name}_p50", float(np.median(values)))]
+    for q in PERCENTILES[1:]:
+        supported = (values.size if units is None else units) * (100 - q) >= 100 * SAMPLES_BEYOND
+        if supported:
+            place = 100 - q if more_is_better else q
+            found.append((f"{name}_p{q}", float(np.percentile(values, place))))
     return found
 
 

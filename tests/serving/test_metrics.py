@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchx.core.metric import parse_column
-from benchx.serving.metrics import (
-    Slo,
-    load_figures,
-    most_in_flight,
-)
+from benchx.core.metric import METRICS, parse_column
+from benchx.serving.load_schedule import OpenLoop, starts_s
+from benchx.serving.metrics import Slo, load_figures, most_in_flight
 from benchx.serving.metrics_request import request_figures, token_gaps_ms, tpot_ms
 from benchx.serving.request import RequestOutcome, RequestResult, Usage
+from benchx.serving.spans import steady_window_ns
 
 MS = 1_000_000
 
@@ -225,6 +224,89 @@ def test_the_steady_window_leaves_out_start_and_drain() -> None:
     assert values["output_throughput_tok_s"] < values["steady_output_throughput_tok_s"]
 
 
+def sessions(
+    turns: tuple[int, ...], start_s: tuple[float, ...] | None = None
+) -> list[RequestResult]:
+    """Lanes of so many 1 s requests each, one behind the other, of a hundred tokens: 100 tok/s."""
+    arrivals = tuple(10.0 * step for step in range(1, 101))
+    begins = start_s or (0.0,) * len(turns)
+    lanes = zip(begins, turns, strict=True)
+    pairs = [begin + turn for begin, count in lanes for turn in range(count)]
+    return [
+        made(arrivals, index=index, sent_ms=1000.0 * at, end_ns=int((1000.0 * at + 1000) * MS))
+        for index, at in enumerate(pairs)
+    ]
+
+
+def test_lanes_that_ran_out_of_work_are_no_part_of_the_steady_state() -> None:
+    """Eight lanes for 10 s, then one alone for 30 s."""
+    results = sessions((40, *(10,) * 7))
+    window = steady_window_ns(results)
+    assert window is not None
+    assert window[0] / 1e9 == 1
+    assert window[1] / 1e9 == pytest.approx(10, abs=0.1)
+    assert load_figures(results).values["steady_output_throughput_tok_s"] == pytest.approx(
+        800, rel=0.01
+    )
+
+
+def test_a_ramp_is_no_part_of_the_steady_state() -> None:
+    """Sixteen lanes that start a second apart and end together."""
+    results = sessions(tuple(30 - lane for lane in range(16)), tuple(map(float, range(16))))
+    values = load_figures(results).values
+    assert values["steady_output_throughput_tok_s"] == pytest.approx(1600, rel=0.01)
+
+
+def test_lanes_that_are_all_busy_are_steady_from_the_first_end_to_the_last_send() -> None:
+    window = steady_window_ns(sessions((10,) * 8))
+    assert window == (1_000_000_000, 9_000_000_000)
+
+
+def test_lanes_that_run_dry_one_after_the_other_are_never_steady() -> None:
+    assert steady_window_ns(sessions(tuple(range(1, 33)))) is None
+
+
+def arriving(times_s: Sequence[float], *, takes_s: float = 1.0) -> list[RequestResult]:
+    """Requests at these times that all take equally long."""
+    end_ms = 1000 * takes_s
+    return [
+        made(
+            (end_ms / 2, end_ms),
+            index=index,
+            sent_ms=1000 * at,
+            end_ns=int(1000 * (at + takes_s) * MS),
+        )
+        for index, at in enumerate(times_s)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("rate", [2.0, 20.0, 200.0])
+def test_free_arrivals_are_steady_for_nearly_all_the_time(rate: float, seed: int) -> None:
+    times_s = starts_s(OpenLoop(rate_req_s=rate), int(60 * rate), seed)
+    window = steady_window_ns(arriving(times_s))
+    assert window is not None
+    assert (window[1] - window[0]) / 1e9 > 0.7 * times_s[-1]
+    figure = load_figures(arriving(times_s)).values["steady_request_throughput_req_s"]
+    assert figure == pytest.approx(rate, rel=5 / (60 * rate) ** 0.5)
+
+
+def test_a_ramp_of_free_arrivals_is_no_part_of_the_steady_state() -> None:
+    loop = OpenLoop(rate_req_s=400.0, ramp_s=20.0, arrival="constant")
+    window = steady_window_ns(arriving(starts_s(loop, 20_000, 0)))
+    assert window is not None
+    assert window[0] / 1e9 == pytest.approx(20, abs=2)
+
+
+def test_a_server_that_falls_behind_free_arrivals_is_never_steady() -> None:
+    """Each of 200 requests, ten a second, takes longer than the one before."""
+    results = [
+        made((100.0, 200.0), index=index, sent_ms=100.0 * index, end_ns=(100 + 200) * index * MS)
+        for index in range(1, 200)
+    ]
+    assert steady_window_ns(results) is None
+
+
 def waves(turns: int) -> list[RequestResult]:
     """Equal requests that start, and so end, together: 0.9 s to the first token, then 0.1 s."""
     arrivals = tuple(900.0 + 10 * step for step in range(10))
@@ -268,6 +350,33 @@ def test_a_percentile_without_support_is_absent() -> None:
     many = load_figures([made(index=i) for i in range(500)]).values
     assert "ttft_ms_p99" not in few
     assert many["ttft_ms_p99"] == 100
+
+
+def test_the_tail_of_a_speed_is_what_nearly_all_requests_reach() -> None:
+    """95 of 100 requests wait 10 ms for each token, five wait 100 ms."""
+    steps = (10.0,) * 1900 + (100.0,) * 100
+    results = [made((100.0, 100.0 + step), index=i) for i, step in enumerate(steps)]
+    values = load_figures(results).values
+    assert values["tpot_ms_p99"] == 100
+    assert values["interactivity_tok_s_p99"] == 10
+    assert values["interactivity_tok_s_p90"] == values["interactivity_tok_s_p50"] == 100
+    assert values["interactivity_tok_s_p99"] == 1000 / values["tpot_ms_p99"]
+    for name in ("e2e_interactivity_tok_s", "interactivity_tok_s"):
+        assert values[f"{name}_p99"] <= values[f"{name}_p95"] <= values[f"{name}_p50"]
+    assert values["ttft_ms_p99"] >= values["ttft_ms_p50"]
+
+
+def test_gaps_of_few_requests_don_t_support_a_percentile_however_many_they_are() -> None:
+    arrivals = tuple(100.0 + 10 * step for step in range(1000))
+    few = load_figures([made(arrivals, index=i) for i in range(20)]).values
+    many = load_figures([made(arrivals[:3], index=i) for i in range(500)]).values
+    for name in ("itl_ms", "chunk_gap_ms"):
+        assert {f"{name}_mean", f"{name}_p50"} <= few.keys()
+        assert f"{name}_p99" not in few
+        assert many[f"{name}_p99"] == 10
+    alone = [made((100.0,), index=i) for i in range(400)]
+    mixed = [made(arrivals[:3], index=400 + i) for i in range(100)]
+    assert "itl_ms_p99" not in load_figures([*alone, *mixed]).values
 
 
 @given(st.lists(st.floats(1, 1e4), min_size=2, max_size=50))
