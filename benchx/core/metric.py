@@ -244,11 +244,38 @@ GOODPUT = _metric(
 )  # fmt: skip
 GOODPUT_SHARE = _metric(
     "goodput_share", "1", Direction.HIGHER, "SLO attainment",
-    "requests that are ok and meet every limit of the SLO / all requests", _SERVING,
+    "requests that are ok and meet every limit of the SLO / all requests, those that were due and "
+    "never sent included",
+    _SERVING,
 )  # fmt: skip
 ERROR_RATE = _metric(
     "error_rate", "1", Direction.LOWER, "error rate",
-    "requests that are not ok / all requests", _SERVING,
+    "requests that are not ok / all requests, those that were due and never sent included",
+    _SERVING,
+)  # fmt: skip
+OVERDUE = _metric(
+    "overdue_requests", "requests", Direction.LOWER, "due, never sent",
+    "requests of an open loop whose time had come and that were not sent before the load was "
+    "stopped",
+    _SERVING,
+)  # fmt: skip
+OFFERED_RATE = _metric(
+    "offered_rate_req_s", "req/s", Direction.NEITHER, "offered rate",
+    "starts that were due in an open loop, sent or not / time between the first and the last of "
+    "them; of a chained data set each start is a session",
+    _SERVING,
+)  # fmt: skip
+ACHIEVED_SHARE = _metric(
+    "achieved_rate_share", "1", Direction.HIGHER, "achieved / offered rate",
+    "completions per second / starts per second, each between the first and the last tenth of "
+    "them: below 1 the server falls behind; see serving.keeping_up",
+    _SERVING,
+)  # fmt: skip
+WAIT_GROWTH = _metric(
+    "wait_growth_ratio", "1", Direction.LOWER, "growth of the wait, s/s",
+    "(median wait for the first token, from the intended start, of the last third of the requests "
+    "- that of the first third) / time between these thirds",
+    _SERVING,
 )  # fmt: skip
 DURATION = _metric(
     "duration_s", "s", Direction.LOWER, "wall time",
@@ -288,7 +315,16 @@ SLO_CONCURRENCY = _metric(
 )  # fmt: skip
 SLO_RATE = _metric(
     "slo_rate_req_s", "req/s", Direction.HIGHER, "highest rate within the SLO",
-    "largest request rate tried at which enough requests meet the SLO (goodput_share)", _SERVING,
+    "largest request rate tried at which enough requests meet the SLO (goodput_share) and the "
+    "server keeps up with the rate",
+    _SERVING,
+)  # fmt: skip
+SLO_SESSION_RATE = _metric(
+    "slo_session_rate_sessions_s", "sessions/s", Direction.HIGHER,
+    "highest session rate within the SLO",
+    "largest rate of starting sessions tried at which enough requests meet the SLO "
+    "(goodput_share) and the server keeps up with the rate",
+    _SERVING,
 )  # fmt: skip
 
 # What the server told of itself while the load ran, see `serving.server_summary`.
