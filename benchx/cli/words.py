@@ -20,5 +20,6 @@ def vocabulary() -> Vocabulary:
     from benchx.serving.workloads.base import DATASETS
 
     datasets = {name: DATASETS.get(name).needs for name in DATASETS.names()}
-    serving = ServingWords(engines=ENGINES.names(), datasets=datasets)
+    chained = frozenset(name for name in DATASETS.names() if DATASETS.get(name).chained)
+    serving = ServingWords(engines=ENGINES.names(), datasets=datasets, chained=chained)
     return Vocabulary(ops=kernel_words(), models=model_words(), serving=serving)

@@ -143,7 +143,10 @@ GOODPUT_SHARE = define(
     role=Role.PRIMARY,
     levels=SERVING,
     label="SLO attainment",
-    formula="requests that are ok and meet every limit of the SLO / all requests",
+    formula=(
+        "requests that are ok and meet every limit of the SLO / all requests, those that were due "
+        "and never sent included"
+    ),
 )
 
 ERROR_RATE = define(
@@ -153,7 +156,59 @@ ERROR_RATE = define(
     role=Role.PRIMARY,
     levels=SERVING,
     label="error rate",
-    formula="requests that are not ok / all requests",
+    formula="requests that are not ok / all requests, those that were due and never sent included",
+)
+
+OVERDUE = define(
+    id="overdue_requests",
+    unit="requests",
+    direction=Direction.LOWER,
+    role=Role.DIAGNOSTIC,
+    levels=SERVING,
+    label="due, never sent",
+    formula=(
+        "requests of an open loop whose time had come and that were not sent before the load was "
+        "stopped"
+    ),
+)
+
+OFFERED_RATE = define(
+    id="offered_rate_req_s",
+    unit="req/s",
+    direction=Direction.NEITHER,
+    role=Role.DIAGNOSTIC,
+    levels=SERVING,
+    label="offered rate",
+    formula=(
+        "starts that were due in an open loop, sent or not / time between the first and the last "
+        "of them; of a chained data set each start is a session"
+    ),
+)
+
+ACHIEVED_SHARE = define(
+    id="achieved_rate_share",
+    unit="1",
+    direction=Direction.HIGHER,
+    role=Role.DIAGNOSTIC,
+    levels=SERVING,
+    label="achieved / offered rate",
+    formula=(
+        "completions per second / starts per second, each between the first and the last tenth of "
+        "them: below 1 the server falls behind; see serving.keeping_up"
+    ),
+)
+
+WAIT_GROWTH = define(
+    id="wait_growth_ratio",
+    unit="1",
+    direction=Direction.LOWER,
+    role=Role.DIAGNOSTIC,
+    levels=SERVING,
+    label="growth of the wait, s/s",
+    formula=(
+        "(median wait for the first token, from the intended start, of the last third of the "
+        "requests - that of the first third) / time between these thirds"
+    ),
 )
 
 DURATION = define(
@@ -258,5 +313,22 @@ SLO_RATE = define(
     derived_from=("goodput_share",),
     levels=SERVING,
     label="highest rate within the SLO",
-    formula="largest request rate tried at which enough requests meet the SLO (goodput_share)",
+    formula=(
+        "largest request rate tried at which enough requests meet the SLO (goodput_share) and the "
+        "server keeps up with the rate"
+    ),
+)
+
+SLO_SESSION_RATE = define(
+    id="slo_session_rate_sessions_s",
+    unit="sessions/s",
+    direction=Direction.HIGHER,
+    role=Role.DERIVED,
+    derived_from=("goodput_share",),
+    levels=SERVING,
+    label="highest session rate within the SLO",
+    formula=(
+        "largest rate of starting sessions tried at which enough requests meet the SLO "
+        "(goodput_share) and the server keeps up with the rate"
+    ),
 )

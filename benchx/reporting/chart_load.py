@@ -41,6 +41,7 @@ _QUANTITIES: Mapping[str, str] = {
 _AXES: Mapping[str, str] = {
     "concurrency": "concurrency, requests under way",
     "request_rate": "request rate, requests/s",
+    "session_rate": "session rate, sessions started/s",
     PROMPT: "prompt length, tokens (k = 1024)",
 }
 

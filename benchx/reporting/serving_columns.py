@@ -70,6 +70,18 @@ _FIGURES = (
         "goodput", "good req/s", metric.GOODPUT.id, keep=70,
         legend="goodput: requests within the SLO / wall time",
     ),
+    _column(
+        "offered", "offered/s", metric.OFFERED_RATE.id, keep=72,
+        legend="starts due per second of an open loop",
+    ),
+    FigureColumn(
+        column=Column(
+            key="achieved", heading="% achieved", keep=71,
+            legend="completions / starts per second: below 100 the server falls behind",
+        ),
+        source=metric.ACHIEVED_SHARE.id,
+        text=numbers.percent,
+    ),
     FigureColumn(
         column=Column(
             key="attainment", heading="% in SLO", keep=20, legend="of all requests"

@@ -10,12 +10,12 @@ from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.reporting.frame import split_axes
 from benchx.reporting.wording import plain_text
-from benchx.scenario.serving import WORKLOAD_AXES
+from benchx.scenario.serving import RATE_AXES, WORKLOAD_AXES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LOADS = ("request_rate", "concurrency")
+_LOADS = (*RATE_AXES, "concurrency")
 """A rate comes first: where both are given, the concurrency is but a limit."""
 
 PROMPT = "input_len"
@@ -51,7 +51,7 @@ def own_load(row: pd.Series) -> tuple[str, float] | None:
 
 def load_text(axis: str, value: float) -> str:
     """A load beside a point: `64`, `2.5/s`."""
-    return f"{value:g}/s" if axis == "request_rate" else f"{value:g}"
+    return f"{value:g}/s" if axis in RATE_AXES else f"{value:g}"
 
 
 def with_series(frame: pd.DataFrame) -> pd.DataFrame:

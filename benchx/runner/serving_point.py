@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,10 +16,17 @@ from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import Timing
 from benchx.measure.telemetry import Telemetry
-from benchx.runner.serving_settings import load_plan, slo_of, time_limits, workload_settings
+from benchx.runner.serving_settings import (
+    data_end_s,
+    load_plan,
+    slo_of,
+    time_limits,
+    workload_settings,
+)
 from benchx.runner.session import Session
 from benchx.runner.spec import Settings
 from benchx.serving.engines.session import RunningEngine
+from benchx.serving.keeping_up import KeepingUp, keeping_up
 from benchx.serving.kv_footprint import kv_footprint
 from benchx.serving.kv_throughput import KvFigures, differ, kv_throughput
 from benchx.serving.load import LoadPlan, chains_of
@@ -46,12 +53,16 @@ class PointResult:
         reason: Why it is not ok.
         details: Further fields of its record.
         spent_usd: What the service charged.
+        keeping_up: How the server followed an open loop; None for a closed one.
+        data_end_s: When the data ended, s, if that was before `load.duration`.
     """
 
     outcome: Outcome
     reason: str | None
     details: Mapping[str, Any]
     spent_usd: float
+    keeping_up: KeepingUp | None = None
+    data_end_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +187,12 @@ class ServingPoint:
 
     def _result(self, made: Made, telemetry: Mapping[str, Any]) -> PointResult:
         loaded = made.loaded
+        is_open = made.plan.starts_s is not None
         figures = load_figures(
-            loaded.results, slo=slo_of(self.settings), gpus=self.engine.gpus.count
+            loaded.results,
+            slo=slo_of(self.settings),
+            gpus=self.engine.gpus.count,
+            overdue=loaded.overdue if is_open else None,
         )
         spent = sum(r.usage.cost for r in loaded.results if r.usage and r.usage.cost)
         provenance = self.engine.to_json() | {
@@ -187,15 +202,21 @@ class ServingPoint:
             "clients": len(loaded.reports),
             "client_peak_rss_bytes": max(one.peak_rss_bytes for one in loaded.reports),
             "not_sent": sum(one.not_sent for one in loaded.reports),
+            "overdue": loaded.overdue,
         }
         details: dict[str, Any] = {"telemetry": telemetry, "provenance": provenance}
-        if not figures.outcomes.get(RequestOutcome.OK.value):
-            outcome, reason = nothing_ok(loaded.results)
+        failed = too_many_failed(
+            loaded.results, overdue=loaded.overdue, most=self.settings["load"]["max_error_rate"]
+        )
+        if failed is not None:
+            outcome, reason = failed
             return PointResult(outcome=outcome, reason=reason, details=details, spent_usd=spent)
+        followed = followed_by(made)
         kv = self._kv(made)
         provenance["kv_prefill_source"] = kv.source
         details["values"] = {
             **figures.values,
+            **({} if followed is None else followed.values()),
             **kv.values,
             **summarise(made.series).values(),
             **energy_figures(
@@ -207,8 +228,17 @@ class ServingPoint:
             **client_figures(loaded.reports),
         }
         details["samples"] = figures.samples
-        details["timing"] = self._timing(made, figures, kv)
-        return PointResult(outcome=Outcome.OK, reason=None, details=details, spent_usd=spent)
+        end_s = data_end_s(self.settings, self.point, made.plan, figures.values[metric.DURATION.id])
+        notes = tuple(_loop_notes(made.plan, followed, end_s))
+        details["timing"] = self._timing(made, figures, kv, notes)
+        return PointResult(
+            outcome=Outcome.OK,
+            reason=None,
+            details=details,
+            spent_usd=spent,
+            keeping_up=followed,
+            data_end_s=end_s,
+        )
 
     def _kv(self, made: Made) -> KvFigures:
         """Where the architecture is unknown there is no figure, and the reason."""
@@ -224,7 +254,9 @@ class ServingPoint:
             prompts_differ=salted and differ(made.workload.requests),
         )
 
-    def _timing(self, made: Made, figures: LoadFigures, kv: KvFigures) -> Timing:
+    def _timing(
+        self, made: Made, figures: LoadFigures, kv: KvFigures, more: Sequence[str]
+    ) -> Timing:
         loaded, plan = made.loaded, made.plan
         free = plan.starts_s is not None and plan.concurrency is None
         problem = made.series.problem
@@ -232,6 +264,7 @@ class ServingPoint:
             *figures.notes,
             *client_notes(loaded.reports, loaded.results, open_loop=free),
             *made.workload.notes,
+            *more,
             *([f"server metrics are incomplete: {problem}"] if problem else []),
             *([f"no KV throughput: {kv.missing}"] if kv.missing else []),
         )
@@ -273,16 +306,59 @@ def _server(series: Series, origin_ns: int) -> dict[str, Any]:
     return {"server": asdict(summarise(series)), "server_series": series.columns(origin_ns)}
 
 
-def nothing_ok(results: Sequence[RequestResult]) -> tuple[Outcome, str]:
-    """Outcome and reason of a point without an ok request."""
+def followed_by(made: Made) -> KeepingUp | None:
+    """How the server followed an open loop; None for a closed one."""
+    starts_s = made.plan.starts_s
+    if starts_s is None:
+        return None
+    ends = {chain[-1].index: chain[0].index for chain in chains_of(made.workload.requests)}
+    return keeping_up(made.loaded.results, starts_s[: made.loaded.due], ends)
+
+
+def _loop_notes(
+    plan: LoadPlan, followed: KeepingUp | None, data_end_s: float | None
+) -> Iterator[str]:
+    """What a reader of an open loop must know, and that a load was shorter than asked for."""
+    if followed is not None and followed.problem is not None:
+        yield f"the server does not keep up: {followed.problem}"
+    if data_end_s is not None:
+        yield f"the data ended after {data_end_s:.3g} s of load.duration {plan.duration_s:g} s"
+
+
+def too_many_failed(
+    results: Sequence[RequestResult], *, overdue: int, most: float
+) -> tuple[Outcome, str] | None:
+    """Outcome and reason of a point of which too few requests are left for a figure, or None.
+
+    Args:
+        results: Every request of the load.
+        overdue: Requests that were due and never sent.
+        most: Largest share of the requests that may fail.
+    """
+    due = len(results) + overdue
     if not results:
         return Outcome.CRASHED, "no request was sent"
-    counts = Counter(result.outcome for result in results)
-    kind, count = counts.most_common(1)[0]
-    first = next(result for result in results if result.outcome is kind)
-    outcome = Outcome.TIMEOUT if kind is RequestOutcome.TIMEOUT else Outcome.CRASHED
-    told = f"{count} x {kind.value} ({first.reason})"
-    return outcome, f"none of {len(results)} requests was ok: {told}"
+    failed = Counter(r.outcome for r in results if r.outcome is not RequestOutcome.OK)
+    missing = failed.total() + overdue
+    if failed.total() < len(results) and missing <= most * due:
+        return None
+    told = [f"{count} x {kind.value} ({_first(results, kind)})" for kind, count in failed.items()]
+    told += [f"{overdue} x due and never sent"] if overdue else []
+    outcome = Outcome.CRASHED
+    if failed and failed.most_common(1)[0][0] is RequestOutcome.TIMEOUT:
+        outcome = Outcome.TIMEOUT
+    counts = ", ".join(told)
+    if failed.total() == len(results):
+        return outcome, f"none of {due} requests was ok: {counts}"
+    return outcome, (
+        f"{missing} of {due} requests failed: {counts}; load.max_error_rate is {most:.3g}, "
+        "set it higher where overload is what you measure"
+    )
+
+
+def _first(results: Sequence[RequestResult], kind: RequestOutcome) -> str | None:
+    """The reason of the first request that ended so."""
+    return next(result.reason for result in results if result.outcome is kind)
 
 
 def request_row(result: RequestResult, origin_ns: int) -> dict[str, Any]:

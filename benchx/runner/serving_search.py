@@ -12,7 +12,11 @@ from benchx.core.record import Timing
 from benchx.runner.serving_point import PointResult, ServingPoint
 from benchx.serving.load_search import Found, SearchPlan, search_highest
 
-_FOUND = {"concurrency": metric.SLO_CONCURRENCY.id, "request_rate": metric.SLO_RATE.id}
+_FOUND = {
+    "concurrency": metric.SLO_CONCURRENCY.id,
+    "request_rate": metric.SLO_RATE.id,
+    "session_rate": metric.SLO_SESSION_RATE.id,
+}
 
 
 class SearchedPoint(ServingPoint):
@@ -36,7 +40,7 @@ class SearchedPoint(ServingPoint):
             if left_usd is not None and left_usd <= 0 and result.details["provenance"]["not_sent"]:
                 return None  # cut short, so that what it was like is not known
             share = result.details.get("values", {}).get(metric.GOODPUT_SHARE.id, 0.0)
-            return bool(share >= search["attainment"])
+            return share >= search["attainment"] and _keeps_up(result)
 
         found = search_highest(_plan(search), meets)
         best = next(iter(results.values())) if found.passing is None else results[found.passing]
@@ -60,16 +64,41 @@ class SearchedPoint(ServingPoint):
         ).measure()
 
     def _answer(
-        self, axis: str, found: Found, loads: Iterable[float], best: PointResult
+        self, axis: str, found: Found, results: Mapping[float, PointResult], best: PointResult
     ) -> PointResult:
         if best.outcome is not Outcome.OK:
             return best
         values, timing = dict(best.details["values"]), best.details["timing"]
         if found.passing is not None:
             values[_FOUND[axis]] = float(found.passing)
-        notes = (f"searched {axis} over {', '.join(f'{load:g}' for load in loads)}", *_told(found))
+        listed = ", ".join(f"{load:g}" for load in results)
+        notes = (f"searched {axis} over {listed}", *_told(found), *_behind(axis, results))
         noted: Timing = replace(timing, notes=(*timing.notes, *notes))
         return replace(best, details={**best.details, "values": values, "timing": noted})
+
+
+def _keeps_up(result: PointResult) -> bool | None:
+    """Whether the server followed the rate for all of the time; None where that can't be told."""
+    followed = result.keeping_up
+    if followed is None:
+        return True
+    if followed.problem is not None:
+        return False
+    return True if followed.is_known and result.data_end_s is None else None
+
+
+def _behind(axis: str, results: Mapping[float, PointResult]) -> Iterator[str]:
+    """Loads with which the server did not keep up, or of which that can't be told."""
+    for load, result in results.items():
+        followed = result.keeping_up
+        if followed is None:
+            continue
+        if followed.problem is not None:
+            yield f"at {axis} {load:g} {followed.problem}"
+        elif result.data_end_s is not None:
+            yield f"at {axis} {load:g} the data end too early to judge it"
+        elif not followed.is_known:
+            yield f"at {axis} {load:g} too few requests start to judge it: raise load.duration"
 
 
 def _plan(search: Mapping[str, Any]) -> SearchPlan:

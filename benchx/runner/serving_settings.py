@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 from benchx.core.errors import UsageError
 from benchx.core.point import Point
 from benchx.runner.spec import Settings
-from benchx.scenario.serving import ENGINE_AXES, WORKLOAD_AXES
+from benchx.scenario.serving import ENGINE_AXES, RATE_AXES, WORKLOAD_AXES, count_setting
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.engines.session import settings_from
 from benchx.serving.load import Chain, LoadPlan
-from benchx.serving.load_schedule import Arrival, OpenLoop, scaled_starts_s, starts_s
+from benchx.serving.load_schedule import (
+    Arrival,
+    OpenLoop,
+    scaled_starts_s,
+    starts_s,
+    starts_within,
+)
 from benchx.serving.metrics import Slo
 from benchx.serving.request import TimeLimits
+from benchx.serving.workloads.base import DATASETS
 
 if TYPE_CHECKING:
     from benchx.scenario import ServingPart
@@ -35,13 +42,44 @@ def engine_settings(settings: Settings, point: Point) -> EngineSettings:
 
 
 def workload_settings(settings: Settings, point: Point) -> dict[str, Any]:
-    """What a point sends."""
+    """What a point sends.
+
+    Of made-up data an open loop with a duration sends as many requests as start before its end.
+
+    Raises:
+        UsageError: None starts before it.
+    """
     plain = dict(settings["workload"])
     per_stream = plain.pop("requests_per_stream", None)
     plain |= {name: value for name, value in point.params.items() if name in WORKLOAD_AXES}
     if per_stream is not None:
         plain["requests"] = per_stream * int(point.params["concurrency"])
+    loop, duration_s = open_loop(settings, point), settings["load"].get("duration_s")
+    counted = count_setting(DATASETS.get(plain["dataset"]).needs)
+    if loop is not None and duration_s is not None and counted is not None:
+        plain[counted] = len(starts_within(loop, duration_s, settings["seed"]))
+        if not plain[counted]:
+            raise UsageError(
+                f"at a rate of {loop.rate_req_s:g}/s nothing starts within {duration_s:g} s",
+                hint="raise load.duration or the rate",
+            )
     return plain
+
+
+def open_loop(settings: Settings, point: Point) -> OpenLoop | None:
+    """The arrivals of a point with a rate; None for a closed loop, and for the times of a trace."""
+    load, params = settings["load"], point.params
+    rate = next((params[name] for name in RATE_AXES if name in params), None)
+    arrival = str(params.get("arrival", load["arrival"]))
+    if rate is None or arrival == "trace":
+        return None
+    return OpenLoop(
+        rate_req_s=float(rate),
+        arrival=cast(Arrival, arrival),
+        burstiness=float(params.get("burstiness", load["burstiness"])),
+        ramp_s=float(load.get("ramp_s", 0.0)),
+        ramp_from_req_s=float(load["ramp_from"]),
+    )
 
 
 def load_plan(settings: Settings, point: Point, chains: Sequence[Chain]) -> LoadPlan:
@@ -56,14 +94,7 @@ def load_plan(settings: Settings, point: Point, chains: Sequence[Chain]) -> Load
     starts: tuple[float, ...] | None = None
     if arrival == "trace":
         starts = _trace_starts(chains)
-    elif "request_rate" in params:
-        loop = OpenLoop(
-            rate_req_s=float(params["request_rate"]),
-            arrival=cast(Arrival, arrival),
-            burstiness=float(params.get("burstiness", load["burstiness"])),
-            ramp_s=float(load.get("ramp_s", 0.0)),
-            ramp_from_req_s=float(load["ramp_from"]),
-        )
+    elif (loop := open_loop(settings, point)) is not None:
         starts = starts_s(loop, len(chains), settings["seed"])
     return LoadPlan(
         concurrency=concurrency,
@@ -71,6 +102,27 @@ def load_plan(settings: Settings, point: Point, chains: Sequence[Chain]) -> Load
         ramp_s=float(load.get("ramp_s", 0.0)) if starts is None else 0.0,
         duration_s=load.get("duration_s"),
     )
+
+
+def data_end_s(settings: Settings, point: Point, plan: LoadPlan, wall_s: float) -> float | None:
+    """When the data ended, s, if that was before `load.duration`; else None.
+
+    Args:
+        settings: Of the part.
+        point: Which one.
+        plan: How it was sent.
+        wall_s: From the first send to the last end, s.
+    """
+    limit_s = plan.duration_s
+    if limit_s is None:
+        return None
+    if plan.starts_s is None:
+        return wall_s if wall_s < limit_s else None
+    loop, count = open_loop(settings, point), len(plan.starts_s)
+    goes_on_s = plan.starts_s[-1]
+    if loop is not None:
+        goes_on_s = starts_s(loop, count + 1, settings["seed"])[-1]
+    return plan.starts_s[-1] if goes_on_s < limit_s else None
 
 
 def _trace_starts(chains: Sequence[Chain]) -> tuple[float, ...]:

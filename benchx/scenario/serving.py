@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Any, Literal, NoReturn
@@ -33,6 +33,11 @@ ENDPOINT = "endpoint"
 _LOAD_AXES = {
     "concurrency": AxisSpec(type="int", doc="requests (or sessions) under way", minimum=1),
     "request_rate": AxisSpec(type="float", doc="requests per second, open loop", minimum=1e-6),
+    "session_rate": AxisSpec(
+        type="float",
+        doc="sessions that start per second, open loop, of data sets with sessions",
+        minimum=1e-6,
+    ),
     "arrival": AxisSpec(
         type="str",
         doc="arrival process of an open loop",
@@ -72,6 +77,9 @@ _ENGINE_AXES = {
 SERVING_AXES: Mapping[str, AxisSpec] = {**_LOAD_AXES, **_WORKLOAD_AXES, **_ENGINE_AXES}
 """Everything that can be swept."""
 
+RATE_AXES = ("request_rate", "session_rate")
+"""Axes that make an open loop: what starts per second."""
+
 ENGINE_AXES = frozenset(_ENGINE_AXES)
 """Axes whose values need another start of the engine."""
 
@@ -90,8 +98,9 @@ class ServingPart(Part):
         slo: What a good request is.
         search: Searches for the highest load within the objective; None sweeps.
         fixed: Axis -> its one value.
-        axes: Axis -> its values; `concurrency` or `request_rate` must be given (both: an open loop
-            with at most so many under way). The last one runs fastest.
+        axes: Axis -> its values; `concurrency`, `request_rate` or `session_rate` must be given (one
+            of the first and a rate: an open loop with at most so many under way). The last one
+            runs fastest.
         zip: Groups of axes that move together.
         exclude: Combinations to leave out.
     """
@@ -129,7 +138,7 @@ class ServingPart(Part):
             **self.engine.model_dump(include=set(ENGINE_AXES)),
             **self.workload.model_dump(include=set(WORKLOAD_AXES)),
         }
-        if self.load.arrival != "poisson" or "request_rate" in self.swept:
+        if self.load.arrival != "poisson" or self.swept.intersection(RATE_AXES):
             sections |= {"arrival": self.load.arrival, "burstiness": self.load.burstiness}
         return {
             name: value
@@ -159,11 +168,11 @@ def check_serving_part(part: ServingPart, origin: Located) -> None:
     by_trace = part.load.arrival == "trace" or "trace" in part.axes.get("arrival", ())
     if part.search is not None:
         _check_search(part, part.search, origin)
-    elif not part.swept & {"concurrency", "request_rate"} and not by_trace:
+    elif not part.swept & {"concurrency", *RATE_AXES} and not by_trace:
         raise ScenarioError(
             origin.at(("axes",)).where,
             key="axes",
-            problem="neither concurrency nor request_rate is given",
+            problem="neither concurrency nor request_rate nor session_rate is given",
             expected="one of them, such as `axes: {concurrency: [1, 4, 16]}`",
         )
     streams = part.swept | {part.search.axis if part.search else ""}
@@ -184,6 +193,13 @@ def _check_search(part: ServingPart, search: SearchSection, origin: Located) -> 
     if not part.slo.model_fields_set:
         raise ScenarioError(
             place, key="search", problem="there is no objective", expected="`slo: {ttft: 2s}`"
+        )
+    if search.axis in RATE_AXES and part.load.duration_s is None:
+        raise ScenarioError(
+            place,
+            key="load.duration",
+            problem="missing: a fixed number of requests is over before a high rate shows",
+            expected="how long each load of the search lasts, such as `load: {duration: 1min}`",
         )
     for bound in ("low", "high"):
         value = getattr(search, bound)
@@ -222,9 +238,52 @@ def _check_engine(part: ServingPart, origin: Located) -> None:
             fail(key, problem, f"`{key}` with `name: {ENDPOINT}` only")
 
 
+def count_setting(needs: Collection[str]) -> str | None:
+    """The setting that says how many of a made-up data set start; None for data in a file."""
+    return next((name for name in ("requests", "sessions") if name in needs), None)
+
+
+def _check_rate(part: ServingPart, origin: Located, *, chained: bool) -> None:
+    """A rate is that of what starts: of requests, or of sessions where requests follow in them."""
+    wrong, right = RATE_AXES if chained else reversed(RATE_AXES)
+    for section in ("axes", "fixed"):
+        if wrong in getattr(part, section):
+            place, key = origin.at((section, wrong)).where, f"{section}.{wrong}"
+            break
+    else:
+        if part.search is None or part.search.axis != wrong:
+            return
+        place, key = origin.at(("search",)).where, "search.axis"
+    what = "sends sessions" if chained else "has no sessions"
+    raise ScenarioError(
+        place,
+        key=key,
+        problem=f"data set {part.workload.dataset} {what}",
+        expected=f"{right} (what starts in a second)",
+    )
+
+
+def _check_count(part: ServingPart, origin: Located, needs: tuple[str, ...]) -> tuple[str, ...]:
+    """What is left of a data set's needs where a rate and a duration say how many start."""
+    rates = {*part.swept, part.search.axis if part.search else ""}.intersection(RATE_AXES)
+    arrivals = {part.load.arrival, *map(str, part.axes.get("arrival", ()))}
+    name = count_setting(needs)
+    if not rates or part.load.duration_s is None or name is None or "trace" in arrivals:
+        return needs
+    for key in (name, "requests_per_stream"):
+        if key in part.swept or getattr(part.workload, key) is not None:
+            raise ScenarioError(
+                origin.at(("workload",)).where,
+                key=f"workload.{key}",
+                problem=f"load.duration and {min(rates)} already say how many start",
+                expected=f"either workload.{key} or load.duration",
+            )
+    return tuple(need for need in needs if need != name)
+
+
 def _check_workload(part: ServingPart, origin: Located, needs: tuple[str, ...]) -> None:
     """What a data set can't do without, said before minutes go into starting an engine."""
-    workload = part.workload
+    workload, needs = part.workload, _check_count(part, origin, needs)
     given = part.swept | {name for name in needs if getattr(workload, name, None) is not None}
     given |= {"requests"} if workload.requests_per_stream else set()
     for name in needs:
@@ -249,6 +308,7 @@ def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, in
     if known is not None:
         _check_name(origin, ("engine", "name"), part.engine.name, known.engines)
         _check_name(origin, ("workload", "dataset"), part.workload.dataset, tuple(known.datasets))
+        _check_rate(part, origin, chained=part.workload.dataset in known.chained)
         _check_workload(part, origin, known.datasets[part.workload.dataset])
     _check_engine(part, origin)  # after its name: a misspelt one needs nothing
     written = part.written()

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from benchx.core.units import UnitError, parse_count
+from benchx.core.units import SHARE_EXPECTED, UnitError, parse_count, parse_share
 from benchx.scenario.schema import DurationS, OpenShare, Settings, Word
 
 _SECRET_QUERY = re.compile(
@@ -100,6 +100,12 @@ def _no_secrets(names: re.Pattern[str]) -> Callable[[object], object]:
     return read
 
 
+def _share(value: object) -> float:
+    if not isinstance(value, str | int | float):
+        raise UnitError(value, SHARE_EXPECTED)
+    return parse_share(value)
+
+
 def _words(value: object) -> object:
     return tuple(str(value).split()) if isinstance(value, str) else value
 
@@ -110,6 +116,7 @@ BaseUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/v1"))]
 MetricsUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/metrics"))]
 Texts = Annotated[dict[Word, str], BeforeValidator(_no_secrets(_SECRET_NAME))]
 Passed = Annotated[dict[Word, Any], BeforeValidator(_no_secrets(_SECRET_FIELD))]
+Share = Annotated[float, PlainValidator(_share)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -194,14 +201,18 @@ class LoadSection(Settings):
     """How it is sent.
 
     Attributes:
-        arrival: Process of an open loop (axis `request_rate`); `trace` takes the times of the
-            data set.
+        arrival: Process of an open loop (axis `request_rate` or `session_rate`); `trace` takes
+            the times of the data set.
         burstiness: Shape of `gamma` arrivals; 1 is Poisson, below is burstier.
         ramp_s: Seconds in which the load grows to its full size.
         ramp_from: Requests per second at the start of the ramp of an open loop.
-        duration_s: Seconds after which nothing new is sent; None sends all requests.
+        duration_s: Seconds after which nothing new is sent; None sends all requests. At a rate,
+            made-up data sets send what starts within this time.
         workers: Client processes; `auto` chooses by the number of streams.
         warmup: Whether one unmeasured request per class of lengths comes first.
+        max_error_rate: Largest share of the requests that may fail, those that were due and never
+            sent included; above it the point has no figures. Raise it where overload or a rate
+            limit is what you measure.
         point_limit_s: Seconds after which a point counts as hanging.
         spend_limit_usd: Charges (`usage.cost`) of one launch after which nothing new is sent.
     """
@@ -213,6 +224,7 @@ class LoadSection(Settings):
     duration_s: DurationS | None = Field(default=None, alias="duration")
     workers: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = "auto"
     warmup: bool = True
+    max_error_rate: Share = 0.05
     point_limit_s: DurationS = Field(default=7200.0, alias="point_limit")
     spend_limit_usd: Positive | None = None
 
@@ -252,7 +264,8 @@ class SearchSection(Settings):
     """The highest load that meets the objective is searched for, in the place of a sweep over it.
 
     Attributes:
-        axis: What is searched.
+        axis: What is searched. Each load of a rate lasts `load.duration`; it passes if the server
+            also keeps up: at least 95 % of the offered rate is achieved and no queue grows.
         low: Smallest value that is tried; a whole number for a concurrency.
         high: Largest one, the same.
         attainment: Share of requests that must meet the objective.
@@ -260,7 +273,7 @@ class SearchSection(Settings):
         tries: Most loads that are tried.
     """
 
-    axis: Literal["concurrency", "request_rate"]
+    axis: Literal["concurrency", "request_rate", "session_rate"]
     low: Positive = 1.0
     high: Positive
     attainment: OpenShare = 0.99

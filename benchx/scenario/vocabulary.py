@@ -44,10 +44,12 @@ class ServingWords:
     Attributes:
         engines: Names of engines.
         datasets: Data set -> settings of `workload` that it can't do without.
+        chained: Data sets whose requests follow one another in sessions.
     """
 
     engines: tuple[str, ...]
     datasets: Mapping[str, tuple[str, ...]]
+    chained: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

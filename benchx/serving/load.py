@@ -70,7 +70,8 @@ class ClientReport:
         loop_lag_ms: Lateness of a 5 ms timer, every time that it fired.
         peak_rss_bytes: Most memory that the process held.
         not_sent: Requests that were left out because the load was stopped.
-        overdue: Those of them whose time had come and that still waited for a slot.
+        overdue: Those of them whose time in an open loop had come.
+        due: Chains whose time in an open loop had come, sent or not; 0 in a closed loop.
         stopped: Why it was stopped; None when it ran to its end.
     """
 
@@ -80,6 +81,7 @@ class ClientReport:
     peak_rss_bytes: int
     not_sent: int = 0
     overdue: int = 0
+    due: int = 0
     stopped: str | None = None
 
     @property
@@ -117,6 +119,7 @@ class LoadRun:
     _pending: set[asyncio.Future[RequestResult]] = field(default_factory=set)
     _sent: int = 0
     _overdue: int = 0
+    _due: int = 0
     _spent_usd: float = 0.0
     _stopped: str | None = None
     _broken: BaseException | None = None
@@ -175,6 +178,7 @@ class LoadRun:
             peak_rss_bytes=peak_rss_bytes(),
             not_sent=sum(map(len, self.chains)) - self._sent,
             overdue=self._overdue,
+            due=self._due,
             stopped=self._stopped,
         )
 
@@ -218,11 +222,22 @@ class LoadRun:
             due_ns = self._start_ns + int(start_s * _NS)
             await self._until(due_ns)
             if self._is_over():
+                self._leave_rest()
                 break
+            self._due += 1
             task = asyncio.create_task(self._gated(chain, due_ns, gate))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await asyncio.gather(*tasks)
+
+    def _leave_rest(self) -> None:
+        """Count the chains that a stopped load leaves out although their time had come."""
+        assert self.plan.starts_s is not None
+        passed_s = (monotonic_ns() - self._start_ns) / _NS
+        passed_s = min(passed_s, self.plan.duration_s or passed_s)
+        late = sum(start_s <= passed_s for start_s in self.plan.starts_s[self._due :])
+        self._due += late
+        self._overdue += late
 
     async def _gated(self, chain: Chain, due_ns: int, gate: asyncio.Semaphore | None) -> None:
         if gate is None:

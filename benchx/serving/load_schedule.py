@@ -56,6 +56,14 @@ def starts_s(loop: OpenLoop, count: int, seed: int) -> tuple[float, ...]:
     return tuple(_when(loop, float(unit)) for unit in units)
 
 
+def starts_within(loop: OpenLoop, duration_s: float, seed: int) -> tuple[float, ...]:
+    """Start times before the end of a load: those that `starts_s` gives to so many."""
+    count = 16 + int(duration_s * loop.rate_req_s)
+    while (times := starts_s(loop, count, seed))[-1] < duration_s:
+        count *= 2
+    return tuple(time_s for time_s in times if time_s < duration_s)
+
+
 def _when(loop: OpenLoop, unit: float) -> float:
     """The time at which the integral of the rate reaches `unit`."""
     if loop.ramp_s == 0:

@@ -37,6 +37,16 @@ class LoadOutcome:
     reports: tuple[ClientReport, ...]
 
     @property
+    def overdue(self) -> int:
+        """Requests that were due in an open loop and never sent."""
+        return sum(report.overdue for report in self.reports)
+
+    @property
+    def due(self) -> int:
+        """Chains that were due in an open loop, sent or not."""
+        return sum(report.due for report in self.reports)
+
+    @property
     def stopped(self) -> str | None:
         """Why the load was stopped early, or None."""
         return next((report.stopped for report in self.reports if report.stopped), None)
@@ -134,7 +144,7 @@ def client_notes(
         notes.append(f"client_limited: requests were sent late (p99 above {limit_ms:.1f} ms)")
     if overdue := sum(report.overdue for report in reports):
         notes.append(
-            f"latencies flatter: {overdue} requests waited for a slot when the load was stopped, "
-            "and were never sent"
+            f"latencies flatter: {overdue} requests were due and had not been sent when the load "
+            "was stopped; they count as errors and as misses of the SLO"
         )
     return tuple(notes)

@@ -99,7 +99,11 @@ class LoadFigures:
 
 
 def load_figures(
-    results: Sequence[RequestResult], *, slo: Slo | None = None, gpus: int | None = None
+    results: Sequence[RequestResult],
+    *,
+    slo: Slo | None = None,
+    gpus: int | None = None,
+    overdue: int | None = None,
 ) -> LoadFigures:
     """All figures of one load.
 
@@ -107,14 +111,19 @@ def load_figures(
         results: Every request, failed ones included.
         slo: What a good request is; None leaves goodput out.
         gpus: GPUs that were observed to serve; None leaves per-GPU figures out.
+        overdue: Requests that were due and never sent; they count as errors and as misses of the
+            SLO. None in a closed loop, where none is due.
     """
     ordered = sorted(results, key=lambda result: result.index)
     ok = [result for result in ordered if result.outcome is RequestOutcome.OK]
     figures = [request_figures(result) for result in ok]
     outcomes = Counter(result.outcome.value for result in ordered)
     values: dict[str, float] = {}
-    if ordered:
-        values[metric.ERROR_RATE.id] = 1 - len(ok) / len(ordered)
+    due = len(ordered) + (overdue or 0)
+    if due:
+        values[metric.ERROR_RATE.id] = 1 - len(ok) / due
+    if overdue is not None:
+        values[metric.OVERDUE.id] = float(overdue)
     if ok:
         pooled, gaps = _pooled(figures), _gaps(ok)
         units = dict.fromkeys(gaps, sum(len(result.arrivals_ns) > 1 for result in ok))
@@ -129,7 +138,7 @@ def load_figures(
         values |= _spent(ordered)
         values |= _steady(ordered, ok)
         if slo is not None and not slo.is_empty:
-            values |= _goodput(figures, len(ordered), wall_s(ordered), slo)
+            values |= _goodput(figures, due, wall_s(ordered), slo)
         samples = {name: tuple(pooled[name]) for name in _KEPT if pooled.get(name)}
     else:
         samples = {}

@@ -36,6 +36,7 @@ slo: {{ttft: {ttft}}}
 load: {{{load}}}
 """
 RANDOM = "{dataset: random, input_len: 8, output_len: 4, requests: 6}"
+UNCOUNTED = "{dataset: random, input_len: 8, output_len: 4}"
 SEARCH = "search: {axis: concurrency, low: 1, high: 4}\n"
 
 
@@ -232,11 +233,75 @@ def test_some_failures_leave_figures_with_an_error_rate(measure: Measure) -> Non
         return answer(count) if count % 2 else b"<html>"
 
     with answering(200, sometimes) as url:
-        (record,) = measure(url)
+        (record,) = measure(url, how="max_error_rate: 70%")
     assert record.outcome is Outcome.OK
     assert 0 < record.values["error_rate"] < 1
     assert record.timing is not None
     assert any("protocol" in note for note in record.timing.notes)
+
+
+def test_more_failures_than_allowed_leave_no_figure_and_are_counted(
+    measure: Measure, tmp_path: Path
+) -> None:
+    """By default one in twenty; a point of which few requests are left says nothing of the rest."""
+    with answering(200, lambda n: b"<html>" if n == 4 else answer(n)) as url:
+        (record,) = measure(url, how="warmup: false")
+    assert record.outcome is Outcome.CRASHED
+    assert "1 of 6 requests failed: 1 x protocol" in (record.reason or "")
+    assert "load.max_error_rate is 0.05" in (record.reason or "")
+    assert record.values == {}
+    (rows,) = read_requests(tmp_path).values()
+    assert len(rows) == 6
+
+
+def test_what_was_due_and_never_sent_is_an_error_and_a_miss(measure: Measure) -> None:
+    """One at a time of 0.4 s, five due each second: most of them wait until the load is over."""
+    with GroundTruth(Pace(ttft_ms=400.0, token_ms=1.0)) as truth:
+        (record,) = measure(
+            truth.base_url,
+            axes="request_rate: [5.0], concurrency: [1]",
+            how="arrival: constant, duration: 2s, warmup: false, max_error_rate: 100%",
+            workload=UNCOUNTED,
+        )
+    assert record.outcome is Outcome.OK, record.reason
+    overdue = record.values["overdue_requests"]
+    assert overdue >= 3
+    assert record.values["error_rate"] == pytest.approx(overdue / 10)
+    assert record.values["goodput_share"] == pytest.approx(1 - overdue / 10)
+    assert record.values["offered_rate_req_s"] == pytest.approx(5.0)
+
+
+def test_a_burst_that_its_limits_outlast_is_no_rate_that_a_server_sustains(
+    measure: Measure,
+) -> None:
+    """Every request meets 10 s at any rate; one of 0.1 s at a time sustains ten a second."""
+    lock = threading.Lock()
+
+    def one_at_a_time(count: int) -> bytes:
+        with lock:
+            time.sleep(0.1)
+        return answer(count)
+
+    with answering(200, one_at_a_time) as url:
+        (record,) = measure(
+            url,
+            axes="",
+            end="search: {axis: request_rate, low: 4, high: 64, precision: 50%}\n",
+            how="arrival: constant, duration: 3s, warmup: false",
+            workload=UNCOUNTED,
+        )
+    assert record.outcome is Outcome.OK, record.reason
+    assert 4 <= record.values["slo_rate_req_s"] <= 11
+    assert record.values["achieved_rate_share"] >= 0.95
+    assert record.timing is not None
+    assert any("of the offered rate is achieved" in note for note in record.timing.notes)
+
+
+def test_data_that_end_before_the_duration_are_told(measure: Measure) -> None:
+    with GroundTruth(Pace(ttft_ms=5.0, token_ms=1.0)) as truth:
+        (record,) = measure(truth.base_url, how="duration: 60s")
+    assert record.timing is not None
+    assert any("of load.duration 60 s" in note for note in record.timing.notes)
 
 
 def test_a_server_that_is_not_there_fails_all_points_and_hangs_none(measure: Measure) -> None:

@@ -11,8 +11,17 @@ from benchx.core.point import Point
 from benchx.scenario import Scenario, ServingWords, Vocabulary, expand, load, serving
 from benchx.scenario.serving import engine_key
 
-NEEDS = {"random": ("requests", "input_len", "output_len"), "mooncake": ("path",)}
-WORDS = Vocabulary(ops={}, serving=ServingWords(engines=("vllm", "endpoint"), datasets=NEEDS))
+NEEDS = {
+    "random": ("requests", "input_len", "output_len"),
+    "mooncake": ("path",),
+    "multi_turn": ("sessions", "turns", "input_len", "output_len"),
+}
+WORDS = Vocabulary(
+    ops={},
+    serving=ServingWords(
+        engines=("vllm", "endpoint"), datasets=NEEDS, chained=frozenset({"multi_turn"})
+    ),
+)
 TEXT = """\
 schema: 1
 name: s
@@ -237,6 +246,9 @@ def test_requests_per_stream_need_a_concurrency(points) -> None:  # noqa: ANN001
 
 
 SEARCH = "search: {axis: concurrency, high: 64}\n"
+RATED = (
+    TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\nload: {duration: 1min}\n")
+).replace(", requests: 10", "")
 SEARCHED = TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n")
 
 
@@ -246,7 +258,47 @@ def test_a_search_takes_the_place_of_the_axis(points) -> None:  # noqa: ANN001
 
 
 def test_a_searched_rate_need_not_be_whole(points) -> None:  # noqa: ANN001
-    assert points(SEARCHED + "search: {axis: request_rate, low: 0.5, high: 1.5}\n")
+    assert points(RATED + "search: {axis: request_rate, low: 0.5, high: 1.5}\n")
+
+
+def test_every_load_of_a_searched_rate_has_the_same_time(points) -> None:  # noqa: ANN001
+    """A fixed number of requests at a high rate is a burst that any queue takes in."""
+    with pytest.raises(ScenarioError, match=r"load\.duration: missing"):
+        points(SEARCHED + "search: {axis: request_rate, high: 64}\n")
+
+
+def test_how_many_start_follows_from_a_rate_and_a_duration_or_is_said_but_not_both(
+    points,  # noqa: ANN001
+) -> None:
+    text = TEXT.replace("concurrency: [1, 4]", "request_rate: [2.0]")
+    timed = "load: {duration: 1min}\n"
+    (point,) = points(text.replace(", requests: 10", "") + timed)
+    assert "requests" not in point.params
+    with pytest.raises(ScenarioError, match=r"workload\.requests: load\.duration and request_rate"):
+        points(text + timed)
+    with pytest.raises(ScenarioError, match=r"workload\.requests: missing"):
+        points(text.replace(", requests: 10", ""))
+
+
+def test_a_rate_is_named_after_what_starts(points) -> None:  # noqa: ANN001
+    turns = TEXT.replace("random", "multi_turn").replace(
+        "requests: 10", "sessions: 4, turns: 2, turn_len: 8"
+    )
+    rated = turns.replace("concurrency: [1, 4]", "session_rate: [2.0]")
+    (point,) = points(rated)
+    assert (point.params["session_rate"], point.params["arrival"]) == (2.0, "poisson")
+    with pytest.raises(ScenarioError, match=r"axes\.request_rate: .*sends sessions.*session_rate"):
+        points(rated.replace("session_rate", "request_rate"))
+    with pytest.raises(ScenarioError, match=r"axes\.session_rate: .*no sessions.*request_rate"):
+        points(TEXT.replace("concurrency: [1, 4]", "session_rate: [2.0]"))
+
+
+@pytest.mark.parametrize("written", ["0", "0.2", "20%", "1"])
+def test_a_share_of_failures_may_be_allowed(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT + f"load: {{max_error_rate: {written}}}\n")
+    share = load(path).parts[0].to_json()["load"]["max_error_rate"]
+    assert share == pytest.approx({"20%": 0.2}.get(written) or float(written))
 
 
 @pytest.mark.parametrize(

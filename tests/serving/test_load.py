@@ -21,7 +21,7 @@ from benchx.core.errors import RunFailed, UsageError
 from benchx.serving import worker
 from benchx.serving.client import Client
 from benchx.serving.load import ClientReport, LoadPlan, LoadRun, chains_of, share_of
-from benchx.serving.load_schedule import OpenLoop, scaled_starts_s, starts_s
+from benchx.serving.load_schedule import OpenLoop, scaled_starts_s, starts_s, starts_within
 from benchx.serving.load_session import client_notes, run_load
 from benchx.serving.metrics import most_in_flight
 from benchx.serving.request import Endpoint, Request, RequestResult, TimeLimits
@@ -162,7 +162,20 @@ def test_what_waits_for_a_slot_when_the_load_is_stopped_is_counted_and_never_sen
     assert len(results) < 40
     assert report.not_sent == report.overdue == 50 - len(results)
     (note,) = client_notes([replace(report, cpu_s=0, loop_lag_ms=())], [], open_loop=False)
-    assert note.startswith(f"latencies flatter: {report.overdue} requests waited")
+    assert note.startswith(f"latencies flatter: {report.overdue} requests were due")
+
+
+def test_what_a_stopped_load_was_late_with_counts_as_due(desk: SimpleNamespace) -> None:
+    """Only what was due: the rest is no fault of the server."""
+
+    def hold_up(_: RequestResult) -> str:
+        time.sleep(0.5)  # the client is late, and behind it the load is over
+        return "enough"
+
+    plan = LoadPlan(starts_s=(0.0, 0.2, 0.3, 60.0))
+    results, report = load(desk, plan, requests(4), on_result=hold_up)
+    assert len(results) == 1
+    assert (report.not_sent, report.overdue, report.due) == (3, 2, 3)
 
 
 @pytest.mark.parametrize("how", ["time", "result"])
@@ -261,6 +274,16 @@ def test_gaps_have_the_mean_and_the_spread_of_their_distribution(
     deviation = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
     assert mean == pytest.approx(1 / 50, rel=0.03)
     assert deviation / mean == pytest.approx(1 / math.sqrt(burstiness), rel=0.05)
+
+
+@given(LOOP, st.floats(0.1, 20), SEED)
+def test_starts_of_a_duration_are_all_that_lie_in_it(
+    loop: OpenLoop, duration_s: float, seed: int
+) -> None:
+    times = starts_within(loop, duration_s, seed)
+    assert all(time_s < duration_s for time_s in times)
+    assert starts_s(loop, len(times) + 1, seed)[-1] >= duration_s
+    assert times == starts_s(loop, len(times), seed)
 
 
 def test_a_constant_rate_is_evenly_spaced() -> None:

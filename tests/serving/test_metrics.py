@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchx.core.metric import METRICS, parse_column
+from benchx.core.metric import parse_column
 from benchx.serving.load_schedule import OpenLoop, starts_s
 from benchx.serving.metrics import Slo, load_figures, most_in_flight
 from benchx.serving.metrics_request import request_figures, token_gaps_ms, tpot_ms

@@ -111,4 +111,4 @@ def _salted(messages: Sequence[Mapping[str, Any]], draw: Draw, name: str) -> tup
     return (first, *messages[1:])
 
 
-DATASETS.add("agentic", Dataset(agentic, needs=("path",)))
+DATASETS.add("agentic", Dataset(agentic, needs=("path",), chained=True))

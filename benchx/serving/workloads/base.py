@@ -155,10 +155,12 @@ class Dataset:
         make: Makes the measured requests of a point, in the order they are sent.
         needs: Settings that it can't do without, as the scenario names them: they are asked for
             before an engine is started.
+        chained: Whether requests follow one another in sessions: a rate is then one of sessions.
     """
 
     make: Callable[[WorkloadSettings, Draw], Sequence[Request]]
     needs: tuple[str, ...] = ()
+    chained: bool = False
 
 
 DATASETS: Registry[Dataset] = Registry("data set", group="benchx.datasets")

@@ -85,5 +85,6 @@ class Conversation:
 
 
 DATASETS.add(
-    "multi_turn", Dataset(multi_turn, needs=("sessions", "turns", "input_len", "output_len"))
+    "multi_turn",
+    Dataset(multi_turn, needs=("sessions", "turns", "input_len", "output_len"), chained=True),
 )
