@@ -41,7 +41,7 @@ def root(
         bool, typer.Option("--debug", help="Show the traceback of an error (after a verb, too).")
     ] = False,
 ) -> None:
-    """Measure how fast a machine runs hybrid-attention LLM kernels (KDA, MLA and their kin).
+    """Benchmark kernels, models and serving engines for hybrid-attention LLMs (KDA, MLA).
 
     Start with: benchx run quickstart
     """
@@ -156,7 +156,8 @@ def explain(error: Exception) -> int:
 
 
 def _explain_usage(error: Exception) -> int:
-    message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    message = error.format_message()  # type: ignore[attr-defined]
+    message = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "benchx"
     complain(message[:1].lower() + message[1:], f"{command} --help")

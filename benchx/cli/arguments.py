@@ -17,7 +17,7 @@ Overrides = Annotated[
         "--set", metavar="PATH=VALUE", help="Replace a value, such as 'axes.heads=[32, 64]'."
     ),
 ]
-OutDir = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to write.")]
+OutDir = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder to write to.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 NEWEST = "newest"

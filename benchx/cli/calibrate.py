@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 _DEVIATION = (
-    "times: medians; deviation: benchx over the other, less one, of timers that took turns the "
-    "median over the turns"
+    "times are medians; deviation = benchx / other - 1, where the timers took turns the median "
+    "over the turns"
 )
 
 
@@ -28,7 +28,7 @@ def calibrate(
         str | None,
         typer.Argument(
             metavar="[SCENARIO]",
-            help="A serving scenario whose loads the client is to be tried at.",
+            help="Serving scenario whose loads are sent to a bundled server.",
         ),
     ] = None,
     *,
@@ -44,20 +44,22 @@ def calibrate(
     ] = 20.0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what benchx measures with the truth.
+    """Check timers and load generator against known references.
 
     With --timer: work of known duration, timed by benchx and by others; exit code 4 when none of
     them is within 2 % for some work. With SCENARIO: its loads, sent to a bundled server that knows
     what it sent and when; exit code 4 when the client's own error is beyond its limits.
     """
     if scenario is not None and timer:
-        raise UsageError("--timer and a SCENARIO are two calibrations", hint="name one of them")
+        raise UsageError(
+            "--timer and SCENARIO can't be combined", hint="run them one after the other"
+        )
     if scenario is not None:
         _client(_loads(scenario, overrides or (), ttft_ms, token_ms), as_json=as_json)
     elif timer:
         _timer(as_json=as_json)
     else:
-        raise UsageError("nothing to calibrate was named", hint="benchx calibrate --timer")
+        raise UsageError("missing argument: --timer or SCENARIO", hint="benchx calibrate --timer")
 
 
 def _timer(*, as_json: bool) -> None:
@@ -91,7 +93,7 @@ def _row(check: TimerCheck, verdict: Verdict) -> dict[str, str | None]:
         "other ms": None if check.theirs_ms is None else f"{check.theirs_ms:.4f}",
         "other clock": check.other,
         "deviation": None if check.deviation is None else f"{check.deviation:+.2%}",
-        "verdict": _told(check, verdict),
+        "check": _told(check, verdict),
     }
 
 
@@ -153,5 +155,5 @@ def _load_row(load: CalibrationLoad, found: Calibration) -> dict[str, str]:
         "send lag p99 ms": f"{found.send_lag_ms_p99:.2f}",
         "CPU ms/1k tok": f"{found.cpu_ms_per_1000_tokens:.1f}",
         "lost": str(found.lost),
-        "verdict": "ok" if found.passed else "OFF",
+        "check": "ok" if found.passed else "OFF",
     }

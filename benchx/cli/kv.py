@@ -1,4 +1,4 @@
-"""`benchx kv`: cache sizes, KV throughput and what loading a cached prefix is worth."""
+"""`benchx kv`: cache sizes, KV throughput and when loading a cached prefix pays."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ HardwareName = Annotated[
     str | None, typer.Option(metavar="NAME", help="From `benchx list hardware`.")
 ]
 Gpus = Annotated[
-    int | None, typer.Option(min=1, help="GPUs of the machine; else as many as the ranks.")
+    int | None, typer.Option(min=1, help="Number of GPUs (default: the number of ranks).")
 ]
 TensorRanks = Annotated[
-    int | None, typer.Option(min=1, help="GPUs of a tensor-parallel group; else all.")
+    int | None, typer.Option(min=1, help="Size of a tensor-parallel group (default: all GPUs).")
 ]
 ContextRanks = Annotated[int, typer.Option(min=1, help="Ranks that split cached tokens.")]
 ExpertRanks = Annotated[int, typer.Option(min=1, help="Ranks that split the routed experts.")]
 CacheDtype = Annotated[
-    str | None, typer.Option(help="bfloat16 or fp8; else that of --run, or bfloat16.")
+    str | None, typer.Option(help="bfloat16 or fp8 (default: that of --run, or bfloat16).")
 ]
 StateDtype = Annotated[
-    str | None, typer.Option(help="float32 or bfloat16; else that of --run, or float32.")
+    str | None, typer.Option(help="float32 or bfloat16 (default: that of --run, or float32).")
 ]
 DraftTokens = Annotated[int, typer.Option(min=0, help="Speculative tokens.")]
-Mfu = Annotated[str, typer.Option(metavar="SHARE", help="Of the matrix rate that prefill reaches.")]
+Mfu = Annotated[
+    str, typer.Option(metavar="SHARE", help="Share of the matrix rate that prefill reaches.")
+]
 PrefillRun = Annotated[
     list[Path] | None,
     typer.Option(metavar="RUN", help="Take prefill times from this run, or from several."),
@@ -60,9 +62,11 @@ OwnTiers = Annotated[
     list[str] | None, typer.Option(metavar="NAME=GB/s", help="A tier of your own.")
 ]
 VersusRun = Annotated[
-    Path | None, typer.Option(metavar="RUN", help="Compare patterns of a hybrid-vs-full run.")
+    Path | None, typer.Option(metavar="RUN", help="Compare the patterns of a hybrid-vs-full run.")
 ]
-Chart = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")]
+Chart = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a chart to this file (.png or .svg).")
+]
 
 
 def kv(
@@ -85,9 +89,9 @@ def kv(
     chart: Chart = None,
     as_json: AsJson = False,
 ) -> None:
-    """Size caches, and price loading them.
+    """Estimate KV-cache sizes and when loading beats recomputing.
 
-    How much cache an architecture leaves behind per context, and what loading it is worth.
+    How much cache and state a prefill leaves behind per context, and what loading it is worth.
     Prefill times come from --run, or are bounded by the matrix rate of --hardware times --mfu.
     """
     from benchx.architectures import load_architecture

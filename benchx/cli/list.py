@@ -1,4 +1,4 @@
-"""`benchx list`: the words that a scenario may use, and what they mean."""
+"""`benchx list`: the names that a scenario may use, and what they mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from benchx.cli.arguments import AsJson
 from benchx.cli.labels import yaml_word
 from benchx.cli.terminal import print_json, print_rows, stdout
 from benchx.core.axes import Scalar
-from benchx.core.errors import UsageError, nearest_word
 
 
 class Kind(StrEnum):
@@ -32,26 +31,19 @@ Entries = list[dict[str, Any]]
 
 
 def list_(
-    kind: Annotated[str | None, typer.Argument(metavar="WHAT", help="Which kind of word.")] = None,
+    kind: Annotated[Kind, typer.Argument(metavar="WHAT", help="What to list.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the words that a scenario may use.
+    """List scenarios, operators, backends, engines, metrics and more.
 
-    One of: scenarios, ops, backends, engines, metrics, hardware, architectures.
+    These are the names that a scenario or `benchx kv` may use.
     """
-    if kind is None:
-        raise UsageError(f"nothing to list was named; expected one of {', '.join(Kind)}")
-    if kind not in tuple(Kind):
-        near = nearest_word(kind, [known.value for known in Kind])
-        tail = f"; did you mean {near!r}?" if near else ""
-        raise UsageError(f"can't list {kind!r}; expected one of {', '.join(Kind)}{tail}")
-    chosen = Kind(kind)
-    entries = ENTRIES[chosen]()
+    entries = ENTRIES[kind]()
     if as_json:
         print_json(entries)
     else:
-        print_rows(stdout(), _rows(chosen, entries))
+        print_rows(stdout(), _rows(kind, entries))
 
 
 def _rows(kind: Kind, entries: Entries) -> Entries:
@@ -116,7 +108,7 @@ def _op_rows(entries: Entries) -> Entries:
 
 
 def _default(value: Scalar | None) -> str:
-    return "(must be named)" if value is None else yaml_word(value)
+    return "(required)" if value is None else yaml_word(value)
 
 
 def _limits(axis: Mapping[str, Any]) -> str:

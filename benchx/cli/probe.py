@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,24 +16,36 @@ if TYPE_CHECKING:
     from benchx.serving.request import Endpoint
 
 
+class Api(StrEnum):
+    """Which endpoint of a server to ask."""
+
+    AUTO = "auto"
+    COMPLETIONS = "completions"
+    CHAT = "chat"
+
+
 def probe(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="Of the server, up to and including /v1.")
+        str, typer.Argument(metavar="URL", help="Base URL of the server, up to and including /v1.")
     ],
     *,
     model: Annotated[
-        str | None, typer.Option("--model", help="As the server names it (default: its only one).")
+        str | None, typer.Option("--model", help="Model name (default: the only one served).")
     ] = None,
     api: Annotated[
-        str, typer.Option("--api", help="completions, chat, or auto: the first that works.")
-    ] = "auto",
+        Api, typer.Option("--api", help="Which API to use; auto: the first that works.")
+    ] = Api.AUTO,
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", help="Environment variable that holds the key.")
     ] = None,
     timeout_s: Annotated[
         float,
         typer.Option(
-            "--timeout", metavar="SECONDS", min=0.1, max=86400, help="For each of a dozen requests."
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            max=86400,
+            help="Time limit per request (about a dozen requests).",
         ),
     ] = 60.0,
     as_json: AsJson = False,
@@ -63,15 +76,13 @@ def probe(
 
 
 def _endpoint(
-    url: str, model: str | None, api: str, api_key_env: str | None, timeout_s: float
+    url: str, model: str | None, api: Api, api_key_env: str | None, timeout_s: float
 ) -> Endpoint:
     from benchx.serving.exchange import get
     from benchx.serving.http_wire import Address
     from benchx.serving.probe import api_of, choose_api, models
     from benchx.serving.request import Endpoint
 
-    if api not in ("completions", "chat", "auto"):
-        raise UsageError(f"--api: got {api!r}; expected completions, chat or auto")
     Address.of(url)  # a URL that is none is said as it was given
     asked = api_of(api)
     endpoint = Endpoint(
@@ -83,12 +94,17 @@ def _endpoint(
         if not listed:
             said = get(endpoint.at("/models"), timeout_s=timeout_s, endpoint=endpoint).summary()
             raise UsageError(
-                f"which model of {url}? {endpoint.at('/models')} lists none: {said}",
-                hint="is the server up, and is /v1 in the URL? else --model NAME",
+                f"{endpoint.at('/models')} lists no model: {said}",
+                hint="check that the server is up and that the URL ends in /v1, or choose a model "
+                "with --model NAME",
             )
         if len(listed) > 1:
             known = ", ".join(listed[:5])
-            raise UsageError(f"which model of {url}? it lists {known}", hint="--model NAME")
+            more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+            raise UsageError(
+                f"{url} serves several models ({known}{more})",
+                hint="choose one with --model NAME",
+            )
         model = listed[0]
     endpoint = replace(endpoint, model=model)
     return endpoint if asked else choose_api(endpoint, timeout_s=timeout_s)

@@ -20,7 +20,7 @@ def report(
     *,
     out: OutDir = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="BACKEND", help="Whose speed counts as 1.")
+        str | None, typer.Option(metavar="BACKEND", help="Backend that speed-ups are relative to.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

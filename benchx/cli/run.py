@@ -59,9 +59,12 @@ def run(
     Markdown and figures are written beside it. Exit code 4 if a point failed.
     """
     if resume is None and scenario is None:
-        raise UsageError("no scenario was named", hint="benchx list scenarios")
+        raise UsageError("missing argument 'SCENARIO'", hint="benchx list scenarios")
     if dry_run and resume is not None:
-        raise UsageError("--dry-run prints the plan of a new run", hint="leave --resume out")
+        raise UsageError(
+            "--dry-run and --resume can't be combined",
+            hint="leave out --resume to see the plan of a new run",
+        )
     if dry_run and scenario is not None:
         plan.show(scenario, overrides or (), as_json=as_json)
         return 0
@@ -84,7 +87,10 @@ def _request(
     if scenario is not None:
         loaded = scenarios.load(scenario, overrides=overrides)
     elif overrides:
-        raise UsageError("--set would change the run that is to be continued")
+        raise UsageError(
+            "--set without a SCENARIO can't be combined with --resume: it would change the run",
+            hint="leave out --set; the run keeps the settings that it was started with",
+        )
     else:
         assert run_folder is not None
         loaded = _stored(run_folder)
@@ -115,8 +121,9 @@ def _not_renamed(run_folder: Path) -> Path:
 
     if read_meta(run_folder).run_id != run_folder.name:
         raise UsageError(
-            f"the newest unfinished run is {run_folder}, which was renamed: it may be kept so",
-            hint=f"to continue it all the same: benchx run --resume {run_folder}",
+            f"the newest unfinished run, {run_folder}, was renamed; it is not resumed "
+            "automatically",
+            hint=f"to resume it: benchx run --resume {run_folder}",
         )
     return run_folder
 

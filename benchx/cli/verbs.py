@@ -25,12 +25,12 @@ class Verb:
 VERBS = (
     Verb("run", "Measure a scenario."),
     Verb("plan", "Print what a run would do."),
-    Verb("list", "List the words that a scenario may use."),
+    Verb("list", "List scenarios, operators, backends, engines, metrics and more."),
     Verb("doctor", "Show the machine and its backends."),
     Verb("report", "Show and write the tables and figures of finished runs."),
-    Verb("calibrate", "Compare what benchx measures with the truth."),
+    Verb("calibrate", "Check timers and load generator against known references."),
     Verb("probe", "Find out how a server behaves."),
-    Verb("kv", "Size caches, and price loading them."),
+    Verb("kv", "Estimate KV-cache sizes and when loading beats recomputing."),
 )
 
 

@@ -14,8 +14,8 @@ _MEANINGS: Mapping[str, str] = {
         "called one by one from Python it takes call_time_ms"
     ),
     "on_host": (
-        "the device has no part in this work; it was timed by the host's clock, and the device's "
-        "ceilings say nothing of it"
+        "the GPU does none of this work; it was timed by the host clock, and the GPU's "
+        "ceilings do not apply"
     ),
     "host_takes_part": (
         "the host copies or computes a part of this work; the time is that of the host's clock, "

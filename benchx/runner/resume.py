@@ -36,7 +36,9 @@ def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
     what = "unfinished run" if scenario is None else f"unfinished run of {scenario}"
     raise UsageError(
         f"no {what} in {out_dir}",
-        hint="run it without --resume" if found else "name the run folder: --resume PATH",
+        hint="start a new run: benchx run SCENARIO"
+        if found
+        else "name the run folder: --resume PATH",
     )
 
 

@@ -62,7 +62,7 @@ def test_every_axis_of_every_op_is_explained(benchx: Command) -> None:
 
 def test_an_axis_that_a_scenario_must_name_is_marked(benchx: Command) -> None:
     heads = next(line for line in benchx("list", "ops").out.splitlines() if " heads " in line)
-    assert "(must be named)" in heads
+    assert "(required)" in heads
 
 
 def test_each_backend_names_the_operators_it_has(benchx: Command) -> None:

@@ -205,7 +205,7 @@ def test_a_key_that_is_missing_is_said_before_anything_is_sent(
     ("arguments", "code", "words"),
     [
         (["http://127.0.0.1:9/v1", "--model", "m"], 4, "does not generate"),
-        (["http://127.0.0.1:9/v1"], 2, "which model"),
+        (["http://127.0.0.1:9/v1"], 2, "lists no model"),
         (["nonsense", "--model", "m"], 2, "expected an address"),
         (["http://127.0.0.1:9/v1", "--model", "m", "--api", "chats"], 2, "--api"),
     ],
