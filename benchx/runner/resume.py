@@ -11,7 +11,7 @@ from benchx.core.errors import StoreError, UsageError
 from benchx.core.point import Point
 from benchx.runner.plan import Plan
 from benchx.scenario import Scenario
-from benchx.store import PlanEntry, RunMeta, RunStatus, read_meta, read_run
+from benchx.store import PlanEntry, RunMeta, read_meta, read_run
 from benchx.store.meta import RUN_FILE
 from benchx.store.plain import plain
 
@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
-    """The latest run of a scenario (None: of any) below `out_dir` that lacks records.
+    """The latest run of a scenario (None: of any) below `out_dir` that is not finished.
 
     Raises:
         UsageError: When there is none.
@@ -31,7 +31,7 @@ def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
         if scenario in (None, meta.scenario)
     ]
     for _, folder in sorted(found, reverse=True):
-        if read_run(folder).status is RunStatus.PARTIAL:
+        if read_run(folder).is_unfinished:
             return folder
     what = "unfinished run" if scenario is None else f"unfinished run of {scenario}"
     raise UsageError(

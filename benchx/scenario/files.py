@@ -66,7 +66,7 @@ def locate(
         key=key,
         problem=f"{prefix}{problem}",
         expected="a scenario file or the name of a shipped scenario",
-        nearest=nearest_word(path.stem, _candidates(path)) if problem == ABSENT else None,
+        nearest=_nearest(path) if problem == ABSENT else None,
         hint="benchx list scenarios" if problem == ABSENT else None,
     )
 
@@ -105,7 +105,9 @@ def read_file(path: Path) -> Located:
     return read_yaml(text, where)
 
 
-def _candidates(path: Path) -> list[str]:
-    """Names that a misspelt path may have meant: shipped ones and its neighbours' stems."""
+def _nearest(path: Path) -> str | None:
+    """What a misspelt path may have meant: a shipped scenario, or a file beside it."""
     neighbours = path.parent.glob("*") if path.parent.is_dir() else ()
-    return [*shipped(), *(file.stem for file in neighbours if file.suffix in SUFFIXES)]
+    files = {file.stem: file.name for file in neighbours if file.suffix in SUFFIXES}
+    word = nearest_word(path.stem, [*shipped(), *files])
+    return None if word is None else files.get(word, word)

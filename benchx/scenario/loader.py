@@ -148,7 +148,8 @@ def _titled(document: Located) -> Located:
     named = next((entries[key] for key in ("op", "architecture") if key in entries), None)
     subject = str(named.value) if named is not None else "part"
     entries.setdefault("name", Located(slug(subject), document.where))
-    entries.setdefault("title", Located(str(entries["name"].value), document.where))
+    name = entries["name"]
+    entries.setdefault("title", Located(str(name.value) or "untitled", name.where))
     return document.with_entries(entries)
 
 

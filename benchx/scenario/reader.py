@@ -65,7 +65,7 @@ class _Reader:
         """The root value; raises when there is none or more than one."""
         next(self._events)  # stream start
         if isinstance(event := next(self._events), yaml.StreamEndEvent):
-            raise self._error(None, "the file is empty", "a scenario (key: value lines)")
+            raise self._error(None, "the file is empty", "a mapping (key: value lines)")
         root = self._value(next(self._events), depth=0)
         next(self._events)  # document end
         if not isinstance(event := next(self._events), yaml.StreamEndEvent):
@@ -123,9 +123,11 @@ class _Reader:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._key(event)
             if key in entries:
-                first = str(entries[key].where).rpartition(":")[2]
+                first = entries[key].where
+                line = first.line if isinstance(first, Location) else None
+                tail = f" (first on line {line})" if line is not None else ""
                 self._keys.append(key)
-                raise self._error(event, f"written twice (first on line {first})", "each key once")
+                raise self._error(event, f"written twice{tail}", "each key once")
             self._keys.append(key)
             value = self._value(next(self._events), depth=depth + 1)
             self._keys.pop()

@@ -56,10 +56,14 @@ def _word(value: str) -> str:
 
 
 def _slug(value: str) -> str:
+    if len(value) > _LONGEST_SLUG:
+        raise UnitError(value, f"at most {_LONGEST_SLUG} characters: it begins a folder's name")
     if not value or value.strip("abcdefghijklmnopqrstuvwxyz0123456789._-") or value[0] in "._-":
         raise UnitError(value, "lower-case letters, digits, '-', '_' and '.', as in kda-prefill")
     return value
 
+
+_LONGEST_SLUG = 100
 
 DurationS = Annotated[
     float,

@@ -28,6 +28,9 @@ SAMPLES_FOLDER = "samples"
 LOGS_FOLDER = "logs"
 
 
+_NO_POINTS = PointTable((), -1)
+
+
 class RunStatus(StrEnum):
     """Where a run stands.
 
@@ -65,6 +68,12 @@ class Run:
         """Derived from plan and records."""
         return status_of(self.meta, self.records)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether records are missing, or samples are not merged yet: `--resume` does either."""
+        parts = SampleFolder(self.path / SAMPLES_FOLDER).has_parts()
+        return self.status is RunStatus.PARTIAL or parts
+
     def samples(self) -> dict[SampleKey, Samples]:
         """Raw samples by (point id, launch); empty when they were not kept."""
         return SampleFolder(self.path / SAMPLES_FOLDER).read()
@@ -91,8 +100,7 @@ def read_run(path: Path) -> Run:
     launch_lines = _entries(path / LAUNCHES_FILE)
     records = _parse(path / RECORDS_FILE, record_lines, "record", restored_record)
     _check(path / RECORDS_FILE, meta, records)
-    points = path / POINTS_FILE
-    table = read_points(points) if points.is_file() else PointTable((), -1)
+    table, unreadable = _derived(path / POINTS_FILE)
     return Run(
         path=path,
         meta=meta,
@@ -100,8 +108,21 @@ def read_run(path: Path) -> Run:
         records=records,
         rows=table.rows,
         rows_current=(table.records, table.rules) == (len(records), ROW_RULES),
-        notes=_torn_notes({RECORDS_FILE: record_lines, LAUNCHES_FILE: launch_lines}),
+        notes=(
+            *_torn_notes({RECORDS_FILE: record_lines, LAUNCHES_FILE: launch_lines}),
+            *unreadable,
+        ),
     )
+
+
+def _derived(points: Path) -> tuple[PointTable, tuple[str, ...]]:
+    """Its rows, and a note where it can't be read: rows follow from the records without it."""
+    if not points.is_file():
+        return _NO_POINTS, ()
+    try:
+        return read_points(points), ()
+    except StoreError as error:
+        return _NO_POINTS, (f"{error.message}; its rows were derived anew from the records",)
 
 
 def _entries(path: Path) -> Entries:

@@ -57,6 +57,10 @@ class SampleFolder:
         with storing(folder, "remove"):
             shutil.rmtree(folder)
 
+    def has_parts(self) -> bool:
+        """Whether samples of a launch still stand in a part per point."""
+        return any(entry.is_dir() for entry in self.path.glob("launch-*"))
+
     def read(self) -> dict[SampleKey, Samples]:
         """All samples of the run; empty when they were not kept."""
         return _merge(sorted(self.path.glob("**/*.parquet")))

@@ -26,7 +26,8 @@ from benchx.runner import NEWEST, RunSummary, Silent
 from benchx.runner.plan import Plan, make_plan
 from benchx.runner.resume import newest_unfinished
 from benchx.scenario import Scenario, Vocabulary
-from benchx.store import RunStatus, read_run
+from benchx.store import RunStatus, RunWriter, read_run
+from benchx.store.samples import SampleFolder
 
 Write = Callable[..., Path]
 Start = Callable[..., RunSummary]
@@ -124,7 +125,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_is_whole(
     process.send_signal(number)
     _, told = process.communicate(timeout=120)
     run = read_run(folder)
-    assert process.returncode == ExitCode.FAILED
+    assert process.returncode == 128 + number
     assert re.search(rf"interrupted by {number.name} after \d+ of 12 measurements", told)
     assert f"--resume {folder}" in told
     assert "Traceback" not in told
@@ -132,6 +133,39 @@ def test_an_interrupted_run_says_how_to_go_on_and_is_whole(
     assert run.rows_current
     assert not any(map(session_members, workers))
     assert run.launches[0].ended == "interrupted"
+
+
+def test_a_disk_error_in_a_run_says_the_command_that_continues_it(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("can't write records.jsonl: No space left", hint="free some space")
+
+    monkeypatch.setattr(RunWriter, "append", full)
+    with pytest.raises(StoreError) as stopped:
+        fake_run(write_scenario("good", sizes="1"))
+    monkeypatch.undo()
+    hint = stopped.value.hint or ""
+    assert hint.startswith("free some space; then: benchx run --resume ")
+    assert read_run(Path(hint.rpartition(" ")[2])).status is RunStatus.PARTIAL
+
+
+def test_a_run_whose_samples_are_not_merged_yet_is_resumed_without_its_path(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that was full after the last record: nothing is left to measure."""
+
+    def full(*_: object) -> None:
+        raise StoreError("can't write launch-0.parquet: No space left")
+
+    scenario = write_scenario("good", sizes="1, 2")
+    monkeypatch.setattr(SampleFolder, "compact", full)
+    with pytest.raises(StoreError):
+        fake_run(scenario)
+    monkeypatch.undo()
+    resumed = fake_run(scenario, resume=NEWEST)
+    assert (resumed.kept, resumed.written) == (2, 0)
+    assert not SampleFolder(resumed.path / "samples").has_parts()
 
 
 class Killer(Silent):

@@ -64,8 +64,8 @@ def test_every_value_knows_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "f.yaml: the file is empty; expected a scenario (key: value lines)"),
-        ("# nothing\n", "f.yaml: the file is empty; expected a scenario (key: value lines)"),
+        ("", "f.yaml: the file is empty; expected a mapping (key: value lines)"),
+        ("# nothing\n", "f.yaml: the file is empty; expected a mapping (key: value lines)"),
         ("a: 1\nb: 2\na: 3\n", "f.yaml:3: a: written twice (first on line 1); expected each"),
         ("a:\n\tb: 1\n", "f.yaml:2: a tab indents this line; expected spaces"),
         ("a: 1\n---\nb: 2\n", "f.yaml:2: a second document begins; expected one document"),

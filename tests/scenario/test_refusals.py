@@ -289,7 +289,7 @@ def test_what_is_no_scenario_file_is_refused(name: str, message: str) -> None:
 
 def test_a_misspelt_neighbour_is_suggested(write: Callable[..., Path], base: str) -> None:
     path = write(base, "long-prompts.yaml")
-    with pytest.raises(ScenarioError, match=r"did you mean 'long-prompts'\?"):
+    with pytest.raises(ScenarioError, match=r"did you mean 'long-prompts.yaml'\?"):
         load(path.with_name("long-promts.yaml"))
 
 

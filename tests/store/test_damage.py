@@ -193,3 +193,16 @@ def test_a_value_that_was_not_finite_is_absent_when_it_is_read_back(
         (folder / name).write_text(json.dumps(line) + "\n" if "records" in name else text)
     row = load_run(folder).rows[0]
     assert (row["device_time_ms_p50"], row["call_time_ms_p50"]) == (1.5, None)
+
+
+def test_a_damaged_table_of_points_is_derived_anew_with_a_note(
+    folder: Path, whole: dict[str, str]
+) -> None:
+    for name, text in whole.items():
+        (folder / name).write_text(text)
+    for content in (b"", b"garbage"):
+        (folder / "points.parquet").write_bytes(content)
+        run = load_run(folder)
+        assert run.rows[0]["device_time_ms_p50"] == 1.5
+        assert any("points.parquet is not a readable Parquet file" in note for note in run.notes)
+    (folder / "points.parquet").unlink()

@@ -51,7 +51,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_keeps_what_was_measured(
     with RunWriter.create(small_disk, meta) as writer:
         writer.append(record(0))
         filler = _fill(small_disk)
-        with pytest.raises(StoreError, match=r"No space left.*--resume"):
+        with pytest.raises(StoreError, match=r"No space left.*free some space"):
             writer.append(record(1, provenance={"text": "y" * 4096}))
         kept = writer.records
         assert read_run(writer.path).records == kept
@@ -146,7 +146,7 @@ def test_an_out_folder_below_a_file_is_refused(tmp_path: Path, meta: RunMeta) ->
 
 @pytest.mark.parametrize(
     ("code", "hint"),
-    [(errno.EROFS, "--out"), (errno.EACCES, "--out"), (errno.EDQUOT, "--resume")],
+    [(errno.EROFS, "--out"), (errno.EACCES, "--out"), (errno.EDQUOT, "free some space")],
 )
 def test_a_folder_that_refuses_to_be_written_says_what_to_do(
     tmp_path: Path, meta: RunMeta, monkeypatch: pytest.MonkeyPatch, code: int, hint: str
