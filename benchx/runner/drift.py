@@ -26,9 +26,9 @@ class Control(Protocol):
 class DriftWatch:
     """Times the control kernel now and then; where it can't run, nothing is claimed.
 
-    Looks are alike where they can be: before and behind timing, while the points hold their memory.
-    After giving it back an H200 read 0.172 ms at the end of 11 launches of 18, and 0.157 before;
-    why is not known, but what that does to a card is no drift of it.
+    Control measurements are made under equal conditions where possible: before and after timing,
+    while the points hold their memory. After giving it back, an H200 took 0.172 ms at the end of 11
+    of 17 launches, and 0.157 before; the cause is not known, and would be taken for drift.
 
     Attributes:
         device: Where the points run.

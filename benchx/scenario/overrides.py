@@ -9,6 +9,7 @@ from benchx.core.errors import ScenarioError
 from benchx.scenario.located import Located, dotted, show
 from benchx.scenario.merge import join
 from benchx.scenario.reader import MAX_DEPTH, read_yaml
+from benchx.scenario.secret_words import HIDDEN, may_hold_secret
 
 EXPECTED = "path=value, such as axes.heads=[64,96] or measure.launches=1"
 
@@ -29,7 +30,11 @@ class Override:
     def parse(cls, text: str) -> Override:
         """Split at the first equals sign; raises ScenarioError for anything else."""
         path, equals, value = text.partition("=")
-        shown = text if len(text) <= 60 and text.isprintable() else f"{text[:57]!r}..."
+        is_hidden = may_hold_secret(text)
+        told = text
+        if is_hidden:  # without an equals sign the secret may be in what looks like the path
+            told = f"{path.strip()}={HIDDEN}" if equals else HIDDEN
+        shown = told if len(told) <= 60 and told.isprintable() else f"{told[:57]!r}..."
         where = f"--set {shown}"
         steps = tuple(path.strip().split("."))
         if not equals or not all(steps):
@@ -40,7 +45,15 @@ class Override:
             raise ScenarioError(
                 where, key=path, problem="no value", expected="a value (null takes the entry away)"
             )
-        return cls(steps, read_yaml(value, where))
+        try:
+            return cls(steps, read_yaml(value, where))
+        except ScenarioError:
+            if not is_hidden:
+                raise
+            # YAML's own words may hold a part of the value, and so would the chained exception.
+            raise ScenarioError(
+                where, problem="the value can't be read as YAML", expected=EXPECTED
+            ) from None
 
     def overlay(self, document: Located) -> Located:
         """What to join over the document so that the value is in place.

@@ -92,7 +92,12 @@ Slug = Annotated[str, AfterValidator(_slug)]
 class Settings(BaseModel):
     """Strict: unknown keys are refused and nothing is converted from one type to another."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        hide_input_in_errors=True,  # it may be a secret, and a traceback shows it
+    )
 
 
 class MeasureSettings(Settings):

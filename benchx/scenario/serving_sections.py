@@ -11,22 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from benchx.core.units import SHARE_EXPECTED, UnitError, parse_count, parse_share
 from benchx.scenario.schema import DurationS, OpenShare, Settings, Word
-
-_SECRET_QUERY = re.compile(
-    r"(token|key|secret|password|auth|authorization|signature|sig)$", re.IGNORECASE
+from benchx.scenario.secret_words import (
+    HIDDEN,
+    SECRET_FIELD,
+    SECRET_NAME,
+    SECRET_QUERY,
+    SecretGiven,
 )
-_SECRET_NAME = re.compile(
-    r"^(proxy-)?authorization$|^cookie$|api[-_]?key$|secret|password|(^|[-_])token$", re.IGNORECASE
-)
-
-_SECRET_FIELD = re.compile(
-    r"^authorization$|api[-_]?key$|secret|password|^(hf|auth|access)[-_]token$", re.IGNORECASE
-)
-"""Of flags and request fields, where many a `..._token` is one that a model reads."""
 
 LENGTHS_EXPECTED = "a number of tokens such as 1024 or 8k, or {kind: uniform, low: .., high: ..}"
 
@@ -65,7 +60,7 @@ def _address(example: str) -> Callable[[object], str]:
         except ValueError as error:  # brackets that don't close, a port that is no number
             raise UnitError(value, f"an address such as {example}") from error
         if _holds_secret(parts):
-            raise UnitError(
+            raise SecretGiven(
                 "an address with a secret in it",
                 "no secret in a scenario: export a variable in the shell and name it in "
                 "api_key_env or header_env",
@@ -81,7 +76,7 @@ def _address(example: str) -> Callable[[object], str]:
 def _holds_secret(parts: SplitResult) -> bool:
     """Whether an address names a user, or has a parameter that is called like a secret."""
     written = [*parse_qsl(parts.query), *parse_qsl(parts.fragment)]
-    return "@" in parts.netloc or any(_SECRET_QUERY.search(name) for name, _ in written)
+    return "@" in parts.netloc or any(SECRET_QUERY.search(name) for name, _ in written)
 
 
 def _no_secrets(names: re.Pattern[str]) -> Callable[[object], object]:
@@ -90,7 +85,7 @@ def _no_secrets(names: re.Pattern[str]) -> Callable[[object], object]:
     def read(value: object) -> object:
         for name, item in value.items() if isinstance(value, Mapping) else ():
             if names.search(str(name)) and not isinstance(item, bool):
-                raise UnitError(
+                raise SecretGiven(
                     f"{name} with a value",
                     "no secret in a scenario: export the variable in the shell (the engine "
                     "inherits it), or name it in header_env or api_key_env",
@@ -106,6 +101,13 @@ def _share(value: object) -> float:
     return parse_share(value)
 
 
+def _variable(value: str) -> str:
+    """A variable's name is stored with the results: a key in its place would be, too."""
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value):
+        raise UnitError(HIDDEN, "the name of an environment variable that holds the secret")
+    return value
+
+
 def _words(value: object) -> object:
     return tuple(str(value).split()) if isinstance(value, str) else value
 
@@ -114,8 +116,9 @@ Count = Annotated[int, PlainValidator(_count)]
 Lengths = Annotated[int | dict[str, Any], PlainValidator(_lengths)]
 BaseUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/v1"))]
 MetricsUrl = Annotated[str, PlainValidator(_address("http://127.0.0.1:8000/metrics"))]
-Texts = Annotated[dict[Word, str], BeforeValidator(_no_secrets(_SECRET_NAME))]
-Passed = Annotated[dict[Word, Any], BeforeValidator(_no_secrets(_SECRET_FIELD))]
+Variable = Annotated[Word, AfterValidator(_variable)]
+Texts = Annotated[dict[Word, str], BeforeValidator(_no_secrets(SECRET_NAME))]
+Passed = Annotated[dict[Word, Any], BeforeValidator(_no_secrets(SECRET_FIELD))]
 Share = Annotated[float, PlainValidator(_share)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -143,9 +146,9 @@ class EngineSection(Settings):
     architecture: Word | None = None
     base_url: BaseUrl | None = None
     metrics_url: MetricsUrl | None = None
-    api_key_env: Word | None = None
+    api_key_env: Variable | None = None
     headers: Texts = Field(default_factory=dict)
-    header_env: dict[Word, Word] = Field(default_factory=dict)
+    header_env: dict[Word, Variable] = Field(default_factory=dict)
     extra_body: Passed = Field(default_factory=dict)
     token_ids: bool | None = None
     gpus: Annotated[int, Field(ge=1)] | None = None

@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 
 from benchx.core.errors import Location, ScenarioError, nearest_word
 from benchx.core.units import UnitError
-from benchx.scenario.located import Located, dotted, show
+from benchx.scenario.located import Located, Steps, dotted, show
+from benchx.scenario.secret_words import HIDDEN, SecretGiven, is_secret
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -68,12 +69,14 @@ def _translate(model: type[BaseModel], data: Located, details: ErrorDetails) -> 
     if kind == "missing":
         problem, expected = "missing", known[str(path[-1])].description or "a value"
     elif kind == "extra_forbidden":
-        problem = f"unknown key (value {show(details['input'])})"
+        problem = f"unknown key (value {_shown(details['input'], data, path)})"
         near = nearest_word(str(path[-1]), known)
-    elif isinstance(cause := context.get("error"), UnitError):
+    elif isinstance(cause := context.get("error"), SecretGiven):
         problem, expected = f"got {show(cause.value)}", cause.expected
+    elif isinstance(cause, UnitError):
+        problem, expected = f"got {_shown(cause.value, data, path)}", cause.expected
     else:
-        problem = f"got {show(details['input'])}"
+        problem = f"got {_shown(details['input'], data, path)}"
         expected = _expected(kind, context, details["msg"])
         if kind == "literal_error":
             near = nearest_word(str(details["input"]), re.findall(r"'([^']*)'", expected))
@@ -84,6 +87,12 @@ def _translate(model: type[BaseModel], data: Located, details: ErrorDetails) -> 
         expected=expected,
         nearest=near,
     )
+
+
+def _shown(value: object, data: Located, path: Steps) -> str:
+    """A value for a message, unless it may be a secret."""
+    is_hidden = HIDDEN in str(data.at(path).where) or any(is_secret(str(step)) for step in path)
+    return HIDDEN if is_hidden and not isinstance(value, Mapping) else show(value)
 
 
 def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
