@@ -104,7 +104,9 @@ def _reference(
     out: torch.Tensor, heads: tuple[int, ...], total: int, *, head_dim: int
 ) -> Reference:
     if len(heads) == total:
-        return Reference(outputs={"o": out}, method="fp64 softmax attention")
+        return Reference(
+            outputs={"o": out}, method="fp64 softmax attention", head_dims={"o": head_dim}
+        )
     named = "+".join(map(str, heads)) if len(heads) <= 4 else f"{len(heads)} spread evenly"
     return Reference(
         outputs={"o": out},
