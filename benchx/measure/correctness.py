@@ -59,7 +59,8 @@ def judge(
     20 x `bound` x max(rms of that row, rms of all), a vector (along the last dimension) whose rms
     error exceeds max(max(1/4, 10 x `bound`) x its rms, 10 x `bound` x rms of its head), a missing
     output, a wrong shape or dtype, NaN or infinity anywhere. Where the reference does not say
-    which dimension counts heads, all of them are one. Outputs beyond `specs` are ignored.
+    which dimension counts heads, all of them are one. Of heads that the reference does not cover,
+    one of zeros alone is wrong where no covered one is. Outputs beyond `specs` are ignored.
 
     Args:
         outputs: Whatever `run` returned; anything but a mapping of tensors is a reason.
@@ -79,7 +80,7 @@ def judge(
         problem = _form_problem(name, outputs, spec)
         if problem is None:
             errors = _compare(name, outputs[name], reference, bound)
-            problem = errors.problem(name, bound)
+            problem = errors.problem(name, bound) or _empty_head(name, outputs[name], reference)
             if math.isfinite(errors.ratio):
                 ratios[name] = errors.ratio
         if problem is not None:
@@ -246,6 +247,19 @@ def _select_heads(name: str, output: torch.Tensor, reference: Reference) -> torc
         return output
     heads = torch.tensor(reference.heads, device=output.device)
     return output.index_select(reference.head_dims[name], heads)
+
+
+def _empty_head(name: str, output: torch.Tensor, reference: Reference) -> str | None:
+    """A head that nobody wrote to, among those that the reference does not cover."""
+    dim, covered = reference.head_dims.get(name), reference.heads
+    if covered is None or dim is None or not output.numel():
+        return None
+    truth = reference.outputs[name]
+    if not all(bool(truth.select(dim, index).any()) for index in range(len(covered))):
+        return None
+    heads = (head for head in range(output.shape[dim]) if head not in covered)
+    empty = [head for head in heads if not bool(output.select(dim, head).any())]
+    return f"{name}: nothing but zeros in heads {'+'.join(map(str, empty))}" if empty else None
 
 
 def _row_chunks(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:

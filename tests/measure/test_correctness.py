@@ -146,6 +146,17 @@ def test_nan_in_a_head_outside_the_reference_is_still_found() -> None:
     assert "NaN" in judge({"o": output}, SPECS, some, BOUND).reason
 
 
+def test_a_head_of_zeros_outside_the_reference_is_found() -> None:
+    reference = _reference({"o": _truth()[:, :1]}, heads=(0,), head_dims={"o": 1})
+    output = _truth().bfloat16()
+    output[:, 2] = 0
+    verdict = judge({"o": output}, SPECS, reference, BOUND)
+    assert verdict.reason == "o: nothing but zeros in heads 2"
+    empty = _reference({"o": 0 * _truth()[:, :1]}, heads=(0,), head_dims={"o": 1})
+    output[:, 0] = 0
+    assert judge({"o": output}, SPECS, empty, BOUND).reason is None
+
+
 @pytest.mark.parametrize("broken", ["nan", "missing", "shape"])
 def test_a_broken_reference_is_our_error_and_raises(broken: str) -> None:
     truth = _truth()
