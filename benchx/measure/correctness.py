@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchx.core.call import OutputSpec, Reference
@@ -22,6 +22,15 @@ ROW_ALLOWANCE = 20.0
 """A single row may be this many times further off than the bound for the whole output. An rms
 over 131072 tokens hides one token that is entirely wrong (its share is 0.4 %), and wrong last
 tokens are a real kind of bug; rounding alone keeps rows within a small multiple of each other.
+"""
+
+VECTOR_SHARE = 0.25
+VECTOR_ALLOWANCE = 10.0
+"""A single vector (along the last dimension: one head of one token) may be off by the larger of a
+quarter of its own rms and ten times the bound on the rms of its head. A row of all heads hides one
+head that is missing, and the rms of all tokens hides early ones, which are small while the state
+fills. Rounding passes with room: a vector that cancels to little keeps the rounding of its terms,
+so what is small beside its head is judged by the head.
 """
 
 
@@ -46,9 +55,12 @@ def judge(
     Per output the ratio is rms(output - reference) / rms(reference), over the heads that the
     reference covers; where rms(reference) is 0 it is rms(output - reference) itself, so the
     bound is then an absolute one; an output without elements has ratio 0. A ratio above
-    `bound`, or a row (index along the first dimension) whose rms error exceeds
-    20 x `bound` x max(rms of that row, rms of all) is wrong, as is a missing output, a wrong
-    shape or dtype, NaN or infinity anywhere. Outputs beyond those in `specs` are ignored.
+    `bound` is wrong, and so is a row (index along the first dimension) whose rms error exceeds
+    20 x `bound` x max(rms of that row, rms of all), a vector (along the last dimension) whose rms
+    error exceeds max(max(1/4, 10 x `bound`) x its rms, 10 x `bound` x rms of its head), a missing
+    output, a wrong shape or dtype, NaN or infinity anywhere. Where the reference does not say
+    which dimension counts heads, all of them are one. Of heads that the reference does not cover,
+    one of zeros alone is wrong where no covered one is. Outputs beyond `specs` are ignored.
 
     Args:
         outputs: Whatever `run` returned; anything but a mapping of tensors is a reason.
@@ -67,8 +79,8 @@ def judge(
     for name, spec in specs.items():
         problem = _form_problem(name, outputs, spec)
         if problem is None:
-            errors = _compare(name, outputs[name], reference)
-            problem = errors.problem(name, bound)
+            errors = _compare(name, outputs[name], reference, bound)
+            problem = errors.problem(name, bound) or _empty_head(name, outputs[name], reference)
             if math.isfinite(errors.ratio):
                 ratios[name] = errors.ratio
         if problem is not None:
@@ -111,13 +123,27 @@ def poison(specs: Mapping[str, OutputSpec], device: Device) -> None:
     del blocks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Errors:
-    """How far one output is off: overall, in its worst row, and how many values are no numbers."""
+    """How far one output is off.
 
-    ratio: float
-    worst_row: int
-    worst_row_ratio: float
+    Attributes:
+        ratio: Of all of it.
+        worst_row: Index along the first dimension.
+        worst_row_ratio: By the scale of rows.
+        vector: Where the worst vector lies, all but the last index.
+        vector_ratio: Its error by its own rms; infinite where that is 0.
+        vector_excess: Its error by what is allowed; above 1 is wrong.
+        not_finite: Values that are no numbers.
+        total: All values.
+    """
+
+    ratio: float = 0.0
+    worst_row: int = 0
+    worst_row_ratio: float = 0.0
+    vector: tuple[int, ...] = ()
+    vector_ratio: float = 0.0
+    vector_excess: float = 0.0
     not_finite: int
     total: int
 
@@ -130,6 +156,11 @@ class _Errors:
             return (
                 f"{name}: rms ratio {self.ratio:.3g} is within {bound:.3g}, but row "
                 f"{self.worst_row} is off by {self.worst_row_ratio:.3g}"
+            )
+        if not self.vector_excess <= 1:
+            return (
+                f"{name}: rms ratio {self.ratio:.3g} is within {bound:.3g}, but "
+                f"{list(self.vector)} is off by {self.vector_ratio:.3g} of its own rms"
             )
         return None
 
@@ -180,7 +211,7 @@ def _word(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _compare(name: str, output: torch.Tensor, reference: Reference) -> _Errors:
+def _compare(name: str, output: torch.Tensor, reference: Reference, bound: float) -> _Errors:
     output = output.detach()
     not_finite = _not_finite(output)
     truth = _truth(name, reference)
@@ -190,8 +221,16 @@ def _compare(name: str, output: torch.Tensor, reference: Reference) -> _Errors:
             f"the reference of {name!r} has shape {tuple(truth.shape)}, "
             f"the output (heads selected) {tuple(selected.shape)}"
         )
-    row_error, row_norm = _row_squares(name, selected, truth)
-    return _summary(row_error, row_norm, selected, not_finite, output.numel())
+    found = _Errors(not_finite=not_finite, total=output.numel())
+    if not selected.numel():
+        return found
+    error, norm = _squares(name, selected, truth)
+    found = _overall(found, error, norm)
+    if selected.dim() < 2:  # a value alone has no direction to be wrong in
+        return found
+    head_dim, shape = reference.head_dims.get(name), selected.shape[:-1]
+    found = _worst_vector(found, error.view(shape), norm.view(shape), bound, head_dim)
+    return _with_true_head(found, reference, head_dim)
 
 
 def _truth(name: str, reference: Reference) -> torch.Tensor:
@@ -210,6 +249,19 @@ def _select_heads(name: str, output: torch.Tensor, reference: Reference) -> torc
     return output.index_select(reference.head_dims[name], heads)
 
 
+def _empty_head(name: str, output: torch.Tensor, reference: Reference) -> str | None:
+    """A head that nobody wrote to, among those that the reference does not cover."""
+    dim, covered = reference.head_dims.get(name), reference.heads
+    if covered is None or dim is None or not output.numel():
+        return None
+    truth = reference.outputs[name]
+    if not all(bool(truth.select(dim, index).any()) for index in range(len(covered))):
+        return None
+    heads = (head for head in range(output.shape[dim]) if head not in covered)
+    empty = [head for head in heads if not bool(output.select(dim, head).any())]
+    return f"{name}: nothing but zeros in heads {'+'.join(map(str, empty))}" if empty else None
+
+
 def _row_chunks(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
     """Slices along dimension 0 of about `_CHUNK_ELEMENTS` each, flattened to [rows, rest]."""
     rows = tensor.shape[0] if tensor.dim() else 1
@@ -221,13 +273,17 @@ def _row_chunks(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
         yield shaped[begin : begin + step].reshape(min(step, rows - begin), -1)
 
 
-def _row_squares(
+def _squares(
     name: str, output: torch.Tensor, truth: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Per row, sums of squares of the error and of the reference, both fp64 on the CPU."""
+    """Mean squares of the error and of the reference, per vector: [rows, vectors], fp64, CPU.
+
+    A vector lies along the last dimension; in one dimension each value is one.
+    """
     import torch
 
-    errors, norms = [torch.zeros(0, dtype=torch.float64)], [torch.zeros(0, dtype=torch.float64)]
+    width = output.shape[-1] if output.dim() > 1 else 1
+    errors, norms = [], []
     chunks = zip(
         _row_chunks(output, output.numel()), _row_chunks(truth, truth.numel()), strict=True
     )
@@ -238,25 +294,48 @@ def _row_squares(
                 f"the reference of {name!r} holds NaN or infinity",
                 hint="the inputs or the reference are at fault, not the backend",
             )
-        errors.append((got.double() - exact).square_().sum(1).cpu())
-        norms.append(exact.square().sum(1).cpu())
+        shape = (got.shape[0], -1, width)
+        errors.append((got.double() - exact).square_().view(shape).mean(2).cpu())
+        norms.append(exact.square().view(shape).mean(2).cpu())
     return torch.cat(errors), torch.cat(norms)
 
 
-def _summary(
-    row_error: torch.Tensor,
-    row_norm: torch.Tensor,
-    selected: torch.Tensor,
-    not_finite: int,
-    total: int,
-) -> _Errors:
-    count = selected.numel()
-    if not count:
-        return _Errors(0.0, 0, 0.0, not_finite, total)
-    mean_norm = float(row_norm.sum()) / count
-    ratio = math.sqrt(float(row_error.sum()) / count / (mean_norm or 1.0))
-    per_row = count / row_error.numel()
-    row_scale = (row_norm / per_row).clamp(min=mean_norm or 1.0)
-    row_ratio = (row_error / per_row / row_scale).sqrt()
+def _overall(found: _Errors, error: torch.Tensor, norm: torch.Tensor) -> _Errors:
+    """The ratio of all of it, and the worst row."""
+    mean_norm = float(norm.mean())
+    ratio = math.sqrt(float(error.mean()) / (mean_norm or 1.0))
+    row_scale = norm.mean(1).clamp(min=mean_norm or 1.0)
+    row_ratio = (error.mean(1) / row_scale).sqrt()
     worst = int(row_ratio.argmax())
-    return _Errors(ratio, worst, float(row_ratio[worst]), not_finite, total)
+    return replace(found, ratio=ratio, worst_row=worst, worst_row_ratio=float(row_ratio[worst]))
+
+
+def _worst_vector(
+    found: _Errors, error: torch.Tensor, norm: torch.Tensor, bound: float, head_dim: int | None
+) -> _Errors:
+    """The vector that is furthest beyond what is allowed; `error` and `norm` by their indices."""
+    import torch
+
+    allowed = VECTOR_ALLOWANCE * bound
+    others = [dim for dim in range(norm.dim()) if dim != head_dim]
+    of_head = norm.mean(others, keepdim=True)
+    of_head = torch.where(of_head > 0, of_head, 1.0)  # an absolute bound, as for all of it
+    limit = torch.maximum(norm * max(VECTOR_SHARE, allowed) ** 2, of_head * allowed**2)
+    excess = (error / limit).sqrt()
+    where = tuple(int(index) for index in torch.unravel_index(excess.argmax(), excess.shape))
+    own = float(norm[where])
+    return replace(
+        found,
+        vector=where,
+        vector_ratio=math.sqrt(float(error[where]) / own) if own else math.inf,
+        vector_excess=float(excess[where]),
+    )
+
+
+def _with_true_head(found: _Errors, reference: Reference, head_dim: int | None) -> _Errors:
+    """The vector's head counted among all, where the reference covers some of them."""
+    if reference.heads is None or head_dim is None or head_dim >= len(found.vector):
+        return found
+    where = list(found.vector)
+    where[head_dim] = reference.heads[where[head_dim]]
+    return replace(found, vector=tuple(where))

@@ -130,6 +130,14 @@ class JudgedTwice(Protocol):
         """
 
 
+@runtime_checkable
+class JudgedInTurns(Protocol):
+    """What an operator adds if the truth of its large points covers some of their heads."""
+
+    def reference_in_turn(self, inputs: Any, turn: int) -> Reference:  # noqa: ANN401 - its own kind
+        """`Operator.reference`, of other heads in each turn; turn 0 is `reference` itself."""
+
+
 class Backend(Protocol[I_contra]):
     """Somebody's implementation of one operator."""
 

@@ -65,6 +65,12 @@ class KdaDecode:
 
         return decode_truth(inputs)
 
+    def reference_in_turn(self, inputs: DecodeInputs, turn: int) -> Reference:
+        """The same of other heads, where it covers some of them; see `JudgedInTurns`."""
+        from benchx.ops.linear_truth import decode_truth
+
+        return decode_truth(inputs, turn)
+
     def work(self, params: Params) -> Work:
         """FLOPs, minimum bytes and state bytes of one step.
 

@@ -26,9 +26,6 @@ FLOP_CHUNK = 64
 RECURRENCE_TOKENS = 256
 """Up to this length the fp64 truth is the token recurrence itself."""
 
-REFERENCE_ELEMENTS = 2**23
-"""Above this many elements of q or v, the truth covers three heads: a second of CPU time."""
-
 
 def point_axes(gates: tuple[Gate, ...], batch_axes: Mapping[str, AxisSpec]) -> dict[str, AxisSpec]:
     """Axes of an operator: heads, then those of its batch, then widths, dtypes and gate."""
@@ -140,6 +137,12 @@ class LinearPrefill:
         from benchx.ops.linear_truth import prefill_truth
 
         return prefill_truth(inputs)
+
+    def reference_in_turn(self, inputs: LinearInputs, turn: int) -> Reference:
+        """The same of other heads, where it covers some of them; see `JudgedInTurns`."""
+        from benchx.ops.linear_truth import prefill_truth
+
+        return prefill_truth(inputs, turn)
 
     def work(self, params: Params) -> Work:
         """FLOPs, minimum bytes and state bytes of one prefill.

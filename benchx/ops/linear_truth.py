@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from benchx.core.call import Reference
-from benchx.ops.linear_family import RECURRENCE_TOKENS, REFERENCE_ELEMENTS
+from benchx.ops.checked_heads import checked_heads, with_heads
+from benchx.ops.linear_family import RECURRENCE_TOKENS
 from benchx.ops.linear_inputs import DecodeInputs, LinearInputs
 from benchx_kernels import reference_linear
 
@@ -34,21 +35,19 @@ def terms_of(inputs: LinearInputs, dtype: torch.dtype) -> reference_linear.Terms
     )
 
 
-def sampled_heads(heads: int, elements: int) -> tuple[int, ...] | None:
-    """First, middle and last head when q or v hold too many elements; None means all."""
-    if elements <= REFERENCE_ELEMENTS or heads <= 3:
-        return None
-    return (0, heads // 2, heads - 1)
+REFERENCE_ELEMENTS = {"cuda": 2**26, "cpu": 2**23}
+"""Of q, v or the states, as many as the truth is computed of there: half a GiB for each of about
+ten fp64 tensors on a GPU, a second of time on a CPU. Beyond them it covers some of the heads."""
 
 
-def prefill_truth(inputs: LinearInputs) -> Reference:
-    """Truth of a prefill in fp64 from the rounded inputs.
+def prefill_truth(inputs: LinearInputs, turn: int = 0) -> Reference:
+    """Truth of a prefill in fp64 from the rounded inputs; `turn` as in `checked_heads`.
 
-    The token recurrence up to 256 tokens a sequence, the chunked form (chunk 64) beyond; above
-    2^23 elements of q or v, three heads only. `method` names both choices.
+    The token recurrence up to 256 tokens a sequence, the chunked form (chunk 64) beyond; of more
+    elements than `REFERENCE_ELEMENTS`, some heads only. `method` names both choices.
     """
     count = inputs.v.shape[1]
-    heads = sampled_heads(count, max(inputs.q.numel(), inputs.v.numel()))
+    heads = checked_heads(count, _share(inputs.device, inputs.q, inputs.v), turn)
     chosen = inputs if heads is None else _select(inputs, heads)
     by_token = max(inputs.lengths, default=0) <= RECURRENCE_TOKENS
     form = reference_linear.recurrent if by_token else reference_linear.chunked
@@ -57,17 +56,17 @@ def prefill_truth(inputs: LinearInputs) -> Reference:
     method = "fp64 recurrence" if by_token else "fp64 chunked"
     return Reference(
         outputs={"o": result.o, "final_state": result.final_state},
-        method=_with_heads(method, heads, count),
+        method=with_heads(method, heads, count),
         heads=heads,
         head_dims={"o": 1, "final_state": 1},
     )
 
 
-def decode_truth(inputs: DecodeInputs) -> Reference:
-    """Truth of a decode step: the token recurrence in fp64, three heads of a large batch."""
+def decode_truth(inputs: DecodeInputs, turn: int = 0) -> Reference:
+    """Truth of a decode step: the token recurrence in fp64, of some heads of a large batch."""
     batch, tokens, count = inputs.v.shape[:3]
     packed = packed_decode(inputs)
-    heads = sampled_heads(count, inputs.state.numel())
+    heads = checked_heads(count, _share(inputs.device, inputs.state), turn)
     chosen = packed if heads is None else _select(packed, heads)
     order = reference_linear.block_order(packed.lengths, 1, inputs.device)
     result = reference_linear.recurrent(
@@ -78,7 +77,7 @@ def decode_truth(inputs: DecodeInputs) -> Reference:
             "o": result.o.view(batch, tokens, *result.o.shape[1:]),
             "state": result.final_state,
         },
-        method=_with_heads("fp64 recurrence", heads, count),
+        method=with_heads("fp64 recurrence", heads, count),
         heads=heads,
         head_dims={"o": 2, "state": 1},
     )
@@ -118,5 +117,6 @@ def _select(inputs: LinearInputs, heads: tuple[int, ...]) -> LinearInputs:
     return replace(inputs, **chosen)  # type: ignore[arg-type]
 
 
-def _with_heads(method: str, heads: tuple[int, ...] | None, count: int) -> str:
-    return method if heads is None else f"{method}, heads {'+'.join(map(str, heads))} of {count}"
+def _share(device: torch.device, *tensors: Tensor) -> float:
+    """Of the heads, what the truth can be computed of."""
+    return REFERENCE_ELEMENTS[device.type] / max(1, *(tensor.numel() for tensor in tensors))

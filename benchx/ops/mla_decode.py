@@ -88,6 +88,10 @@ class MlaDecode:
         """Softmax attention in fp64; with projections by expanding the cache."""
         return decode_reference(inputs)
 
+    def reference_in_turn(self, inputs: DecodeInputs, turn: int) -> Reference:
+        """The same of other heads, where it covers some of them; see `JudgedInTurns`."""
+        return decode_reference(inputs, turn)
+
     def work(self, params: Params) -> Work:
         """FLOPs and bytes of one call.
 

@@ -68,6 +68,10 @@ class MlaPrefill:
         """Softmax attention in fp64 on expanded keys and values."""
         return prefill_reference(inputs)
 
+    def reference_in_turn(self, inputs: PrefillInputs, turn: int) -> Reference:
+        """The same of other heads, where it covers some of them; see `JudgedInTurns`."""
+        return prefill_reference(inputs, turn)
+
     def work(self, params: Params) -> Work:
         """FLOPs and bytes of one call.
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchx.core.call import OutputSpec, Reference
 from benchx.core.errors import RunFailed
 from benchx.measure import correctness
-from benchx.measure.correctness import judge, poison
+from benchx.measure.correctness import judge, poison, unsound
 from benchx.measure.device import probe_device
 
 SHAPE = (40, 3, 8)
@@ -146,6 +146,17 @@ def test_nan_in_a_head_outside_the_reference_is_still_found() -> None:
     assert "NaN" in judge({"o": output}, SPECS, some, BOUND).reason
 
 
+def test_a_head_of_zeros_outside_the_reference_is_found() -> None:
+    reference = _reference({"o": _truth()[:, :1]}, heads=(0,), head_dims={"o": 1})
+    output = _truth().bfloat16()
+    output[:, 2] = 0
+    verdict = judge({"o": output}, SPECS, reference, BOUND)
+    assert verdict.reason == "o: nothing but zeros in heads 2"
+    empty = _reference({"o": 0 * _truth()[:, :1]}, heads=(0,), head_dims={"o": 1})
+    output[:, 0] = 0
+    assert judge({"o": output}, SPECS, empty, BOUND).reason is None
+
+
 @pytest.mark.parametrize("broken", ["nan", "missing", "shape"])
 def test_a_broken_reference_is_our_error_and_raises(broken: str) -> None:
     truth = _truth()
@@ -182,3 +193,56 @@ def test_the_ratio_does_not_depend_on_the_scale_of_the_values(exponent: float) -
 def test_poison_takes_every_kind_of_output() -> None:
     dtypes = (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn)
     poison({str(d): OutputSpec((4, 4), d) for d in dtypes}, probe_device())
+
+
+def test_one_head_of_one_row_is_found_among_many_heads() -> None:
+    """Of a row of 128 heads it is 9 %, less than twenty times the bound."""
+    drawn = torch.Generator().manual_seed(2)
+    truth = torch.randn(64, 128, 16, dtype=torch.float64, generator=drawn)
+    output = truth.bfloat16()
+    output[3, 5] = 0
+    specs = {"o": OutputSpec(tuple(truth.shape), torch.bfloat16)}
+    verdict = judge({"o": output}, specs, _reference({"o": truth}, head_dims={"o": 1}), 0.02)
+    assert verdict.check.rms_ratio["o"] <= 0.02
+    assert "[3, 5] is off by 1 of its own rms" in verdict.reason
+
+
+def test_a_vector_outside_the_first_heads_is_named_by_its_head_among_all() -> None:
+    truth = torch.randn(400, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    output = truth.bfloat16()
+    output[17, 7] *= 0.5
+    reference = _reference({"o": truth[:, [2, 7]]}, heads=(2, 7), head_dims={"o": 1})
+    specs = {"o": OutputSpec(tuple(truth.shape), torch.bfloat16)}
+    verdict = judge({"o": output}, specs, reference, 0.03)
+    assert "[17, 7] is off by 0.5 of its own rms" in verdict.reason
+
+
+def test_a_small_head_is_judged_by_its_own_scale() -> None:
+    truth = torch.randn(400, 2, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    truth[:, 1] *= 1e-3
+    output = truth.bfloat16()
+    output[:, 1] = 0
+    specs = {"o": OutputSpec(tuple(truth.shape), torch.bfloat16)}
+    reference = _reference({"o": truth}, head_dims={"o": 1})
+    assert ", 1] is off by 1 of its own rms" in judge({"o": output}, specs, reference, BOUND).reason
+
+
+def test_a_vector_that_cancels_to_little_may_be_off_by_the_rounding_of_its_terms() -> None:
+    truth = _truth()
+    truth[7, 1] *= 0.02
+    output = truth.bfloat16()
+    output[7, 1] += 0.01  # half of itself, and less than twice the bound on its head
+    verdict = judge({"o": output}, SPECS, _reference({"o": truth}, head_dims={"o": 1}), BOUND)
+    assert verdict.reason is None
+
+
+def test_what_has_no_truth_must_have_form_and_numbers() -> None:
+    good = _truth().bfloat16()
+    assert unsound({"o": good}, SPECS, {}) is None
+    assert unsound({"o": good}, SPECS, {"state": torch.zeros(0)}) is None
+    assert unsound(None, SPECS, {}) == "returned None, expected a mapping with o"
+    assert unsound({"o": good[:3]}, SPECS, {}) == "o: shape (3, 3, 8), expected (40, 3, 8)"
+    left = {"state": torch.tensor([0.0, math.inf])}
+    assert unsound({"o": good}, SPECS, left) == "state: 1 of 2 values are NaN or infinite"
+    fp8 = torch.tensor([1.0, math.nan]).to(torch.float8_e4m3fn)
+    assert unsound({"o": good}, SPECS, {"rows": fp8}) == "rows: 1 of 2 values are NaN or infinite"

@@ -218,3 +218,28 @@ def test_what_accumulates_in_bf16_shows_where_the_state_remembers() -> None:
     outputs = {"o": o.bfloat16(), "final_state": state[None]}
     specs, truth = PREFILL.output_specs(inputs), PREFILL.reference(inputs)
     assert "rms ratio" in str(judge(outputs, specs, truth, PREFILL.max_rms_ratio).reason)
+
+
+@pytest.mark.parametrize(
+    ("seqlens", "heads", "missing"),
+    [
+        ("8192", 4, (slice(0, 32),)),  # the first chunk, small while the state fills
+        ("8192+32", 4, (slice(8192, None),)),  # the second sequence
+        ("256x128", 8, (slice(128 * 200, 128 * 201), 3)),  # one head of one sequence
+    ],
+)
+@pytest.mark.parametrize("operator", ["kda_prefill", "linear_attention"])
+def test_a_part_of_the_outputs_that_is_missing_shows_however_small_its_share(
+    operator: str, seqlens: str, heads: int, missing: tuple[int | slice, ...]
+) -> None:
+    found = OPERATORS.get(operator)
+    gate = str(found.axes["gate"].default) if "gate" in found.axes else "none"
+    params = point(operator, gate, seqlens=seqlens, initial_state=False) | {"heads": heads}
+    inputs = found.make_inputs(params, seed=0, device=CPU)
+    specs, reference = found.output_specs(inputs), found.reference(inputs)
+    outputs = {name: value.to(specs[name].dtype) for name, value in reference.outputs.items()}
+    assert judge(outputs, specs, reference, found.max_rms_ratio).reason is None
+    outputs["o"][missing] = 0
+    reason = judge(outputs, specs, reference, found.max_rms_ratio).reason
+    assert reason is not None
+    assert reason.startswith("o: ")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchx.core.call import Reference
 from benchx.core.device import Device
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
@@ -16,6 +17,7 @@ from benchx.measure.ceilings import Ceilings
 from benchx.measure.control import ControlKernel
 from benchx.measure.device import probe_device
 from benchx.measure.interleave import measure_interleaved
+from benchx.ops.base import OPERATORS
 from benchx.runner.events import Ceilings as CeilingsAgain
 from benchx.runner.events import Event, Phase, Recorded
 from benchx.runner.kernel_level import KernelLevel
@@ -138,6 +140,21 @@ def test_a_wrong_backend_carries_its_error(zoo: Outcomes) -> None:
     check = zoo["wrong"].check
     assert check is not None
     assert check.worst == pytest.approx(0.5)
+
+
+def test_each_launch_is_judged_in_its_turn(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, turns = OPERATORS.get("doubling"), []
+
+    def in_turn(self: Any, inputs: Any, turn: int) -> Reference:  # noqa: ANN401
+        turns.append(turn)
+        return self.reference(inputs)
+
+    monkeypatch.setattr(type(operator), "reference_in_turn", in_turn, raising=False)
+    for launch in (0, 2):
+        assert measure("good", launch=launch, seed=5)["good"].outcome is Outcome.OK
+    assert turns == [5, 7]
 
 
 def test_what_the_timed_inputs_hide_is_wrong_on_the_second_ones(measure: Measure) -> None:
