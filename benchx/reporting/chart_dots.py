@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class DotRow:
-    """One row; a line separates rows of different `section`."""
+    """One row; a line separates rows of different `section`, unless each is a row by itself."""
 
     label: str
     section: str
@@ -70,7 +70,7 @@ def draw_dots(
     for height, row in enumerate(rows):
         if height % 2:
             axes.axhspan(height - 0.5, height + 0.5, color=_BAND, zorder=0, linewidth=0)
-        if height and row.section != rows[height - 1].section:
+        if height and _is_parted(rows, height):
             axes.axhline(height - 0.5, color=FAINT, linewidth=0.6)
         _draw_failures(axes, row, height, styles)
     for name in names:
@@ -79,6 +79,13 @@ def draw_dots(
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
+
+
+def _is_parted(rows: Sequence[DotRow], height: int) -> bool:
+    """Whether a section ends above this row: between two that are one row each, a line is noise."""
+    sections = [row.section for row in rows]
+    above, below = sections[height - 1], sections[height]
+    return above != below and max(sections.count(above), sections.count(below)) > 1
 
 
 def _range(rows: Sequence[DotRow], include: Sequence[float]) -> tuple[float, float]:
