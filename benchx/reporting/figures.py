@@ -20,9 +20,16 @@ from benchx.reporting.chart_layout import (
     scaling_of,
 )
 from benchx.reporting.chart_roofline import roofline, roofline_points
+from benchx.reporting.chart_roofline_share import share_dots
 from benchx.reporting.chart_series import series_of
 from benchx.reporting.chart_sizes import Sizes, size_styles, sizes_of
-from benchx.reporting.chart_speedup import mean_text, speedup_dots
+from benchx.reporting.chart_speedup import (
+    NEAR_ONE,
+    SLOWEST_DRAWN,
+    mean_text,
+    slowest_drawn,
+    speedup_dots,
+)
 from benchx.reporting.document import Section
 from benchx.reporting.figure_frame import (
     Drawing,
@@ -67,6 +74,7 @@ def plan_figures(section: Section, styles: Mapping[str, Style]) -> FigureList:
         *_scaling(drawing),
         *_kv_throughput(drawing),
         *_speed_up(drawing),
+        *_roofline_share(drawing),
         *_roofline(drawing),
     ]
     return FigureList(
@@ -197,9 +205,11 @@ def _speed_up(drawing: Drawing) -> list[FigurePlan | str]:
     ]
     means = "; ".join(mean_text(mean) for mean in section.means)
     note = (
-        f"{bars_note(section.frame)} Vertical lines, and the figures beside the names: geometric "
-        "means (over how many of the inputs)."
+        f"{bars_note(section.frame)} Figures beside the names, and lines: geometric means (over "
+        f"how many of the inputs); no line within {100 * NEAR_ONE:g} % of 1."
     )
+    if slowest_drawn(section.speed_ups):
+        note = f"{note} Arrows: below {SLOWEST_DRAWN:g}, off the scale."
     return [
         FigurePlan(
             name=plan_name(section.key, "speed-up", number),
@@ -216,6 +226,35 @@ def _draw_speed_up(page: Sequence[Category], drawing: Drawing, title: str, note:
     notes = (note, *subject_notes(drawing, shown), short_forms_note(drawing, shown))
     frame = frame_with(drawing, title, *notes)
     return speedup_dots(page, section.speed_ups, section.means, styles=drawing.styles, frame=frame)
+
+
+def _roofline_share(drawing: Drawing) -> list[FigurePlan | str]:
+    """Of kernels; nothing is missing where no ceilings were measured: the roofline's line says so.
+
+    A model's time holds more than its least work: its share is in the table.
+    """
+    rows = ok_rows(drawing.frame)
+    known = rows[rows["roofline_share"].notna() & (rows["kind"] == "kernel")]
+    if known.empty or _is_single(drawing):
+        return []
+    title = f"{drawing.what}: share of the roofline"
+    note = "Share: least time by the measured ceilings / device time."
+    groups = set(known["group_id"])
+    found = [one for one in categories_of(drawing.frame) if one.rows["group_id"].iloc[0] in groups]
+    return [
+        FigurePlan(
+            name=plan_name(drawing.section.key, "roofline-share", number),
+            title=title,
+            description=f"{title} in % per backend, one row per combination of inputs",
+            build=partial(
+                share_dots,
+                page,
+                styles=drawing.styles,
+                frame=frame_of(drawing, title, [category.rows for category in page], note),
+            ),
+        )
+        for number, page in enumerate(pages(found, _ROWS_PER_PAGE))
+    ]
 
 
 def _roofline(drawing: Drawing) -> list[FigurePlan | str]:

@@ -46,13 +46,14 @@ def names(figures: FigureList) -> list[str]:
     return [plan.name for plan in figures.plans]
 
 
-def test_a_prefill_with_mixed_batches_gets_rows_of_dots_speed_up_and_roofline(
+def test_a_prefill_with_mixed_batches_gets_rows_of_dots_speed_up_and_rooflines(
     prefill_run: Run,
 ) -> None:
     found = names(figures_of(prefill_run))
     assert found == [
         "kda-prefill-device-time",
         "kda-prefill-speed-up",
+        "kda-prefill-roofline-share",
         "kda-prefill-roofline",
     ]
 
@@ -399,5 +400,6 @@ def test_shortened_lengths_are_spelled_out_below_the_figures_that_show_them(
     assert said == {
         "kda-prefill-device-time": True,
         "kda-prefill-speed-up": True,
+        "kda-prefill-roofline-share": True,
         "kda-prefill-roofline": False,
     }
