@@ -1,9 +1,10 @@
-"""Device time: lines over a numeric axis, or rows of dots when the points have no common axis."""
+"""Times and rates: lines over a numeric axis, or rows of dots where the points share none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchx.core.outcome import Outcome
@@ -28,34 +29,73 @@ if TYPE_CHECKING:
 
 _PANEL_IN = 2.15
 _SINGLE_IN = 3.4
+_LEAST_RANGE = 1.5
+"""Ratio of the ends of the y axis."""
 
 
-def latency_lines(plan: Lines, *, styles: Mapping[str, Style], frame: Frame) -> Figure:
-    """Median device time (ms) over one axis, both logarithmic, bars = intervals.
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """What is drawn: its name with the unit, and the columns of its median and interval.
+
+    Attributes:
+        factor: What the columns are multiplied by for that unit.
+    """
+
+    label: str
+    value: str
+    low: str
+    high: str
+    factor: float = 1.0
+
+
+DEVICE_TIME = Quantity(label="device time, ms", value=TIME, low=TIME_LOW, high=TIME_HIGH)
+
+
+def latency_lines(
+    plan: Lines,
+    what: Quantity = DEVICE_TIME,
+    *,
+    styles: Mapping[str, Style],
+    frame: Frame,
+    is_y_shared: bool = True,
+) -> Figure:
+    """Medians over one axis, both logarithmic, bars = intervals.
 
     Args:
         plan: At most six panels.
+        what: What is drawn of each row.
         styles: Backend -> style.
         frame: Title, notes and footer.
+        is_y_shared: Whether heights can be compared across panels. If not, each panel reaches over
+            its own figures, so that lines that lie close can be seen to cross.
     """
     columns = 1 if len(plan.panels) == 1 else 2
     lines = math.ceil(len(plan.panels) / columns)
     panel_in = _SINGLE_IN if columns == 1 else _PANEL_IN
     figure = new_figure(frame, panel_in * lines)
-    grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
+    grid = figure.subplots(lines, columns, sharey=is_y_shared, squeeze=False)
     spots = list(grid.flat)
     for axes, panel in zip(spots, plan.panels, strict=False):
-        _draw_panel(axes, plan.x, panel, styles)
+        _draw_panel(axes, plan.x, panel, what, styles)
     for axes in spots[len(plan.panels) :]:
         axes.set_axis_off()
-    label_log_axis(spots[0].yaxis)
+    for axes in spots[:1] if is_y_shared else spots[: len(plan.panels)]:
+        _widen(axes)
+        label_log_axis(axes.yaxis)
     for index, (axes, panel) in enumerate(zip(spots, plan.panels, strict=False)):
-        _label_lines(axes, plan.x, panel, styles, panel_in - 0.6)
+        _label_lines(axes, plan.x, panel, what, styles, panel_in - 0.6)
         if index + columns >= len(plan.panels):
             axes.set_xlabel(_x_label(axes, plan.x))
         if index % columns == 0:
-            axes.set_ylabel("device time, ms")
+            axes.set_ylabel(what.label)
     return figure
+
+
+def _widen(axes: Axes) -> None:
+    """A small difference does not fill the height."""
+    low, high = axes.get_ylim()
+    room = max(1.0, math.sqrt(_LEAST_RANGE * low / high))
+    axes.set_ylim(low / room, high * room)
 
 
 def _x_label(axes: Axes, axis: str) -> str:
@@ -64,13 +104,15 @@ def _x_label(axes: Axes, axis: str) -> str:
     return f"{axis_label(axis)} (k = 1024)" if has_k else axis_label(axis)
 
 
-def _draw_panel(axes: Axes, x: str, panel: Panel, styles: Mapping[str, Style]) -> None:
+def _draw_panel(
+    axes: Axes, x: str, panel: Panel, what: Quantity, styles: Mapping[str, Style]
+) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for backend, style in styles.items():
         rows = panel.rows[panel.rows["backend"] == backend]
         if not ok_rows(rows).empty:
-            _draw_line(axes, _by_place(rows, x), style)
+            _draw_line(axes, _by_place(rows, x, what), what, style)
     _mark_failures(axes, x, panel.rows, styles)
     places = sorted({x_value(x, value) or 0.0 for value in panel.rows[x]})
     ticks = spaced_ticks(places)
@@ -81,19 +123,20 @@ def _draw_panel(axes: Axes, x: str, panel: Panel, styles: Mapping[str, Style]) -
         axes.set_title(panel.title)
 
 
-def _by_place(rows: pd.DataFrame, x: str) -> pd.DataFrame:
+def _by_place(rows: pd.DataFrame, x: str, what: Quantity) -> pd.DataFrame:
     """Rows in order of x, with NaN for those that are not ok: the line breaks there."""
-    measured = rows[[TIME, TIME_LOW, TIME_HIGH]].where(rows["outcome"] == Outcome.OK.value)
+    columns = [what.value, what.low, what.high]
+    measured = what.factor * rows[columns].where(rows["outcome"] == Outcome.OK.value)
     return measured.assign(place=[x_value(x, value) or 0.0 for value in rows[x]]).sort_values(
         "place"
     )
 
 
-def _draw_line(axes: Axes, rows: pd.DataFrame, style: Style) -> None:
-    low = (rows[TIME] - rows[TIME_LOW]).clip(lower=0).fillna(0.0)
-    high = (rows[TIME_HIGH] - rows[TIME]).clip(lower=0).fillna(0.0)
+def _draw_line(axes: Axes, rows: pd.DataFrame, what: Quantity, style: Style) -> None:
+    low = (rows[what.value] - rows[what.low]).clip(lower=0).fillna(0.0)
+    high = (rows[what.high] - rows[what.value]).clip(lower=0).fillna(0.0)
     axes.errorbar(
-        rows["place"], rows[TIME], yerr=[low, high], color=style.colour, marker=style.marker,
+        rows["place"], rows[what.value], yerr=[low, high], color=style.colour, marker=style.marker,
         linestyle=style.dashes, elinewidth=1.0, capsize=2, markeredgecolor=EDGE,
         markeredgewidth=EDGE_WIDTH,
     )  # fmt: skip
@@ -121,14 +164,21 @@ def _mark_failures(axes: Axes, x: str, rows: pd.DataFrame, styles: Mapping[str, 
 
 
 def _label_lines(
-    axes: Axes, x: str, panel: Panel, styles: Mapping[str, Style], height_in: float
+    axes: Axes,
+    x: str,
+    panel: Panel,
+    what: Quantity,
+    styles: Mapping[str, Style],
+    height_in: float,
 ) -> None:
     labels = []
     for backend, style in styles.items():
-        rows = _by_place(panel.rows[panel.rows["backend"] == backend], x).dropna(subset=[TIME])
+        own = panel.rows[panel.rows["backend"] == backend]
+        rows = _by_place(own, x, what).dropna(subset=[what.value])
         if not rows.empty:
             last = rows.iloc[-1]
-            labels.append(EndLabel(backend, float(last["place"]), float(last[TIME]), style.colour))
+            end = float(last["place"]), float(last[what.value])
+            labels.append(EndLabel(backend, *end, style.colour))
     label_ends(axes, labels, height_in=height_in)
 
 

@@ -39,12 +39,17 @@ def spaced_ticks(places: Sequence[float]) -> list[float]:
     return kept
 
 
-def label_log_axis(axis: Axis) -> None:
-    """Set round ticks with plain labels (`0.1`, `20`), no exponents."""
+def label_log_axis(axis: Axis, *, above: float = 0.0) -> None:
+    """Set round ticks with plain labels (`0.1`, `20`), no exponents.
+
+    Args:
+        axis: Its limits must be final.
+        above: No tick lies below, where the axis is not to scale.
+    """
     from matplotlib.ticker import FixedLocator, NullLocator
 
     low, high = sorted(axis.get_view_interval())
-    ticks = log_ticks(low, high)
+    ticks = log_ticks(max(low, above), high)
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_ticklabels([f"{tick:.6g}" for tick in ticks])
     axis.set_minor_locator(NullLocator())

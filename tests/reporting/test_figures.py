@@ -17,6 +17,7 @@ from benchx.reporting.chart_layout import categories_of, lines_of, scaling_of
 from benchx.reporting.chart_scales import log_ticks, spaced_ticks
 from benchx.reporting.document import Section, build_document
 from benchx.reporting.figures import FigureList, FigurePlan, plan_figures
+from benchx.reporting.kv_rate import kv_rates
 from benchx.reporting.theme import styles_for
 from benchx.store import Run
 
@@ -45,13 +46,14 @@ def names(figures: FigureList) -> list[str]:
     return [plan.name for plan in figures.plans]
 
 
-def test_a_prefill_with_mixed_batches_gets_rows_of_dots_speed_up_and_roofline(
+def test_a_prefill_with_mixed_batches_gets_rows_of_dots_speed_up_and_rooflines(
     prefill_run: Run,
 ) -> None:
     found = names(figures_of(prefill_run))
     assert found == [
         "kda-prefill-device-time",
         "kda-prefill-speed-up",
+        "kda-prefill-roofline-share",
         "kda-prefill-roofline",
     ]
 
@@ -194,6 +196,93 @@ def test_points_without_a_common_axis_give_no_lines(
     assert labels == ["H8  B1  context 64", "H16  B2  context 32"]
 
 
+def model_prefill(
+    make_rows: RowMaker, section_of: SectionMaker, points: list[dict[str, Any]]
+) -> Section:
+    times = [float(2 + index) for index in range(len(points))]
+    rows = make_rows("tiny-9b", points, {"a": times}, run_id="r")
+    return section_of([row | {"kind": "model", "phase": "prefill"} for row in rows])
+
+
+PREFILLS = [
+    {"seqlens": "1024", "prefix": 0, "chunk": 512},
+    {"seqlens": "4096", "prefix": 0, "chunk": 512},
+    {"seqlens": "65536", "prefix": 0, "chunk": 2048},
+    {"seqlens": "262144", "prefix": 0, "chunk": 2048},
+    {"seqlens": "4096", "prefix": 28672, "chunk": 512},
+]
+
+
+def test_a_point_alone_at_its_combination_is_drawn_apart_from_the_lines(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    section = model_prefill(make_rows, section_of, PREFILLS)
+    plans = {plan.name: plan for plan in plan_figures(section, styles_for(["a"])).plans}
+    (lines,) = drawn(plans["tiny-9b-prefill-device-time"]).axes
+    assert len(list(lines.get_lines()[0].get_xdata())) == 4
+    apart = plans["tiny-9b-prefill-device-time-apart"]
+    assert apart.title.endswith("device time at seqlens 4096, chunk 512")
+    (dots,) = drawn(apart).axes
+    assert [text.get_text() for text in dots.get_yticklabels()] == ["prefix 0", "prefix 28672"]
+
+
+def test_a_setting_that_moves_along_x_makes_no_panels_and_is_noted(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    section = model_prefill(make_rows, section_of, PREFILLS[:4])
+    plan = lines_of(section.frame)
+    assert plan is not None
+    assert len(plan.panels) == 1
+    assert plan.note == "chunk 512 at 1k, 4k; 2048 at 64k, 256k."
+    figure = drawn(plan_figures(section, styles_for(["a"])).plans[0])
+    assert plan.note in texts(figure)
+
+
+def test_the_kv_throughput_of_single_sequences_is_drawn_with_the_interval_of_its_time(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    section = model_prefill(make_rows, section_of, PREFILLS)
+    plans = plan_figures(section, styles_for(["a"])).plans
+    (plan,) = [plan for plan in plans if plan.name.endswith("kv-throughput")]
+    (axes,) = drawn(plan).axes
+    assert axes.get_ylabel() == "KV throughput, GB/s"
+    rows = section.frame.iloc[:4]
+    assert list(axes.get_lines()[0].get_ydata()) == pytest.approx(list(rows["kv_throughput_gb_s"]))
+    (bars,) = [one for one in axes.collections if hasattr(one, "get_segments")]
+    low, high = bars.get_segments()[0][:, 1]
+    first = rows.iloc[0]
+    made = first["kv_throughput_gb_s"] * first["device_time_ms_p50"]
+    assert low == pytest.approx(made / first["device_time_ms_ci_high"])
+    assert high == pytest.approx(made / first["device_time_ms_ci_low"])
+
+
+def test_a_small_kv_throughput_is_in_megabytes(
+    make_rows: RowMaker, section_of: SectionMaker
+) -> None:
+    section = model_prefill(make_rows, section_of, PREFILLS)
+    small = section.frame.assign(kv_throughput_gb_s=section.frame["kv_throughput_gb_s"] / 1e4)
+    rates = kv_rates(small)
+    assert rates is not None
+    assert rates.what.label == "KV throughput, MB/s"
+    assert rates.what.factor == 1e3
+
+
+def test_rows_that_leave_nothing_behind_have_no_kv_throughput(decode_run: Run) -> None:
+    assert not any("kv-throughput" in name for name in names(figures_of(decode_run)))
+
+
+@pytest.mark.parametrize(("widths", "rules"), [((8, 16, 32), 0), ((8, 8, 16), 1)])
+def test_a_line_parts_sections_of_several_rows_only(
+    make_rows: RowMaker, section_of: SectionMaker, widths: tuple[int, ...], rules: int
+) -> None:
+    texts_of = ("8x64", "3x128", "2x32")
+    points = [{"heads": h, "seqlens": s} for h, s in zip(widths, texts_of, strict=True)]
+    section = section_of(make_rows("kda_prefill", points, {"a": [1.0] * 3}, run_id="r"))
+    (axes,) = drawn(plan_figures(section, styles_for(["a"])).plans[0]).axes
+    drawn_lines = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == "None"]
+    assert len([heights for heights in drawn_lines if len(set(heights)) == 1]) == rules
+
+
 def test_single_sequences_among_mixed_batches_get_a_figure_of_their_own(
     make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
@@ -311,5 +400,6 @@ def test_shortened_lengths_are_spelled_out_below_the_figures_that_show_them(
     assert said == {
         "kda-prefill-device-time": True,
         "kda-prefill-speed-up": True,
+        "kda-prefill-roofline-share": True,
         "kda-prefill-roofline": False,
     }
