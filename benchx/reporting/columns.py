@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from benchx.core import metric
 from benchx.core.units import format_bytes
 from benchx.reporting import numbers
+from benchx.reporting.frame import note_list
+from benchx.reporting.notes import SLOW_SUBMISSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,14 +24,12 @@ class Column:
     Attributes:
         key: Stable name, for tests and sinks.
         heading: Printed heading, unit included.
-        keep: In a narrow terminal, columns with the largest number are kept; None always stays.
         numeric: Whether to align to the right.
         legend: What the figures are, for the lines under the table.
     """
 
     key: str
     heading: str
-    keep: int | None = None
     numeric: bool = True
     legend: str = ""
 
@@ -55,86 +56,117 @@ def _bytes(value: float) -> str:
     return numbers.ABSENT if math.isnan(value) else format_bytes(round(value))
 
 
-# Order of value in a narrow terminal: the interval (8), the share of the roofline (7), n (6), the
-# rates that follow from the time (5, 4), then error (3), KV throughput (2) and tokens/s (1).
-_FIGURES = (
+DROP_FIRST = (
+    "tok_s",
+    "kv_gb_s",
+    "error",
+    "tflop_s",
+    "gb_s",
+    "n",
+    "roofline",
+    "interval",
+    "call",
+)
+"""Keys of the columns that a narrow terminal may drop, in that order; the others always stay."""
+
+MODEL_DROP_FIRST = (
+    "tok_s",
+    "state",
+    "cache",
+    "error",
+    "working",
+    "tflop_s",
+    "gb_s",
+    "n",
+    "roofline",
+    "interval",
+    "call",
+    "cost_input",
+    "cost_total",
+    "cost_output",
+    "kv_gb_s",
+)
+"""The same for a model, which is prefilled for its KV throughput here: that goes last."""
+
+FIGURES = (
     FigureColumn(
         column=Column(
             key="roofline",
             heading="% roof",
-            keep=7,
             legend="least time by the measured ceilings / device time",
         ),
-        source="roofline_share",
+        source=metric.ROOFLINE.id,
         text=numbers.percent,
     ),
     FigureColumn(
-        column=Column(key="tflop_s", heading="TFLOP/s", keep=4),
-        source="compute_tflop_s",
+        column=Column(key="tflop_s", heading="TFLOP/s"),
+        source=metric.COMPUTE.id,
         text=_three,
     ),
     FigureColumn(
-        column=Column(
-            key="gb_s", heading="GB/s", keep=5, legend="least bytes to be moved / device time"
-        ),
-        source="bandwidth_gb_s",
+        column=Column(key="gb_s", heading="GB/s", legend="least bytes to be moved / device time"),
+        source=metric.BANDWIDTH.id,
         text=_three,
     ),
     FigureColumn(
         column=Column(
             key="kv_gb_s",
             heading="KV GB/s",
-            keep=2,
             legend="bytes of cache and state left behind / device time",
         ),
-        source="kv_throughput_gb_s",
+        source=metric.KV_THROUGHPUT.id,
         text=_three,
     ),
     FigureColumn(
-        column=Column(key="tok_s", heading="tokens/s", keep=1),
-        source="token_throughput_tok_s",
+        column=Column(key="tok_s", heading="tokens/s"),
+        source=metric.TOKENS.id,
         text=numbers.thousands,
     ),
     FigureColumn(
         column=Column(
             key="error",
             heading="error",
-            keep=3,
             legend="rms of the difference from the fp64 reference / rms of the reference",
         ),
-        source="rms_ratio",
+        source=metric.RMS_RATIO.id,
         text=numbers.scientific,
     ),
 )
+"""Of an operator's table, in order."""
 
 _MODEL_FIGURES = (
     FigureColumn(
-        column=Column(
-            key="cache", heading="cache", keep=2, legend="left behind, grows with tokens"
-        ),
-        source="kv_cache_bytes",
+        column=Column(key="cache", heading="cache", legend="left behind, grows with tokens"),
+        source=metric.KV_CACHE.id,
         text=_bytes,
     ),
     FigureColumn(
-        column=Column(key="state", heading="state", keep=2, legend="left behind, constant"),
-        source="kv_state_bytes",
+        column=Column(key="state", heading="state", legend="left behind, constant"),
+        source=metric.KV_STATE.id,
         text=_bytes,
     ),
     FigureColumn(
         column=Column(
             key="working",
             heading="working",
-            keep=3,
             legend="most memory held during a call beyond weights, cache and logits",
         ),
-        source="peak_memory_bytes",
+        source=metric.PEAK_MEMORY.id,
         text=_bytes,
     ),
 )
 """Of a model's table beside the others."""
 
-_KV_OF_MODEL = 100
-"""Before everything that may go, costs included."""
+_CALL = FigureColumn(
+    column=Column(
+        key="call",
+        heading="call ms",
+        legend="one call from Python, until the device is idle",
+    ),
+    source=metric.CALL_TIME.column("p50"),
+    text=_three,
+)
+"""Shown where a note sends the reader to it."""
 
 _SMALLER: Mapping[str, str] = {"TFLOP/s": "GFLOP/s", "GB/s": "MB/s", "KV GB/s": "KV MB/s"}
 """Heading -> the heading a thousand times smaller, for machines without a GPU."""
@@ -143,7 +175,8 @@ _SMALLER: Mapping[str, str] = {"TFLOP/s": "GFLOP/s", "GB/s": "MB/s", "KV GB/s": 
 def figure_columns(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
     """The columns for which the frame has a figure, in a unit that suits the largest one."""
     is_model = bool((frame["kind"] == "model").any())
-    figures = (*map(_valued_by_model, _FIGURES), *_MODEL_FIGURES) if is_model else _FIGURES
+    figures = (*FIGURES, *_MODEL_FIGURES) if is_model else FIGURES
+    figures = (_CALL, *figures) if _is_submission_slow(frame) else figures
     return tuple(
         _readable(figure, float(frame[figure.source].max()))
         for figure in figures
@@ -151,11 +184,8 @@ def figure_columns(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
     )
 
 
-def _valued_by_model(figure: FigureColumn) -> FigureColumn:
-    """KV throughput is what a model is prefilled for here: a narrow terminal drops it last."""
-    if figure.column.key != "kv_gb_s":
-        return figure
-    return replace(figure, column=replace(figure.column, keep=_KV_OF_MODEL))
+def _is_submission_slow(frame: pd.DataFrame) -> bool:
+    return any(SLOW_SUBMISSION in note_list(notes) for notes in frame["notes"])
 
 
 def _readable(figure: FigureColumn, largest: float) -> FigureColumn:

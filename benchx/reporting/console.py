@@ -92,10 +92,12 @@ def columns_that_fit(table: OperatorTable, width: int) -> tuple[Column, ...]:
         column: max(len(column.heading), *(len(row.cells[index]) for row in table.rows)) + _GAP
         for index, column in enumerate(table.columns)
     }
-    kept = {column for column in table.columns if column.keep is None}
+    droppable = {column.key: column for column in table.columns if column.key in table.drop_first}
+    kept = set(table.columns) - set(droppable.values())
     left = width + 1 - sum(needed[column] for column in kept)  # the last column needs half a gap
-    for column in sorted(set(table.columns) - kept, key=lambda one: -(one.keep or 0)):
-        if needed[column] <= left:
+    for key in reversed(table.drop_first):
+        column = droppable.get(key)
+        if column is not None and needed[column] <= left:
             kept.add(column)
             left -= needed[column]
     return tuple(column for column in table.columns if column in kept)

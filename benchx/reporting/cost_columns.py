@@ -10,8 +10,6 @@ from benchx.reporting.columns import Column
 from benchx.reporting.notes import Footnotes
 from benchx.reporting.serving_cost import FORMULA_TEXT, THROUGHPUTS, PointCost
 
-_KEEP: Mapping[str, int] = {"input": 30, "output": 45, "total": 35}
-
 
 @dataclass(frozen=True)
 class CostColumns:
@@ -53,7 +51,7 @@ class CostColumns:
         short = {"input": "in", "output": "out"}.get(name, name)
         found = (one.by_class[name] for one in self.costs.values() if name in one.by_class)
         currency = "/".join(sorted({cost.currency for cost in found}))
-        return Column(key=f"cost_{name}", heading=f"{currency}/M {short}", keep=_KEEP[name])
+        return Column(key=f"cost_{name}", heading=f"{currency}/M {short}")
 
     def _text(self, point: str, name: str) -> str:
         cost = self.costs.get(point)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+SLOW_SUBMISSION = "slow_submission"
+"""The note whose reader needs the time of a single call."""
+
 _MEANINGS: Mapping[str, str] = {
     "host_bound": (
         "the host was late in submitting over a tenth of the calls; "
         "the device time may hold gaps that a busier queue would hide"
     ),
-    "slow_submission": (
+    SLOW_SUBMISSION: (
         "submitting a call takes the host longer than the device needs for it; "
-        "called one by one from Python it takes call_time_ms"
+        'called one by one from Python it takes as long as the column "call ms" says'
     ),
     "on_host": (
         "the GPU does none of this work; it was timed by the host clock, and the GPU's "

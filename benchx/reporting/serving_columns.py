@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from benchx.core import metric
@@ -13,154 +14,251 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+DROP_FIRST = (
+    "n",
+    "kv_gb",
+    "attainment",
+    "queue",
+    "steady",
+    "cost_input",
+    "cost_total",
+    "cost_output",
+    "energy",
+    "kv_usage",
+    "tpot_p99",
+    "external_hits",
+    "hits",
+    "preemptions",
+    "acceptance",
+    "ttft_p99",
+    "spent",
+    "goodput",
+    "achieved",
+    "offered",
+    "output_len",
+    "input",
+    "e2e",
+    "kv_gbit",
+    "interactivity",
+    "output_per_gpu",
+    "errors",
+    "slo_rate",
+    "slo_concurrency",
+)
+"""Keys of the columns that a narrow terminal may drop, in that order; the others always stay."""
+
+_ASKED = {metric.INPUT_TOKENS.id: "input_len", metric.OUTPUT_TOKENS.id: "output_len"}
+"""Figures that get a column only where they are not what was asked for, within 2 %."""
+
+_SAID_IF_ANY = tuple(
+    one.id
+    for one in (metric.KV_USAGE, metric.PREFIX_HITS, metric.EXTERNAL_HITS, metric.PREEMPTIONS)
+)
+"""Figures that get a column only where one is above 0: usually none of it happens."""
+
+
 def _three(value: float) -> str:
     return numbers.digits(value, 3)
 
 
-def _column(key: str, heading: str, source: str, *, keep: int | None, legend: str) -> FigureColumn:
-    column = Column(key=key, heading=heading, keep=keep, legend=legend)
-    return FigureColumn(column=column, source=source, text=_three)
+def _percent_if_any(share: float) -> str:
+    """Requests that run take up cache, so a share of 0 was read only while none ran."""
+    return numbers.percent(share) if share > 0 else numbers.ABSENT
 
 
-_OUTPUT = _column(
-    "output", "out tok/s", metric.OUTPUT_THROUGHPUT.id, keep=None,
-    legend="output tokens of ok requests / wall time",
-)  # fmt: skip
-_ASKED = {metric.INPUT_TOKENS.id: "input_len", metric.OUTPUT_TOKENS.id: "output_len"}
-"""Figures that get a column only where they are not what was asked for, within 2 %."""
+def _figure(
+    *,
+    key: str,
+    heading: str,
+    source: str,
+    legend: str = "",
+    text: Callable[[float], str] = _three,
+) -> FigureColumn:
+    return FigureColumn(
+        column=Column(key=key, heading=heading, legend=legend), source=source, text=text
+    )
 
-_SAID_IF_ANY = (metric.PREFIX_HITS.id, metric.EXTERNAL_HITS.id, metric.PREEMPTIONS.id)
-"""Figures that get a column only where one is above 0: usually none of it happens."""
 
-_FIGURES = (
-    _column(
-        "input", "tok in", metric.INPUT_TOKENS.id, keep=75,
+FIGURES = (
+    _figure(
+        key="input",
+        heading="tok in",
+        source=metric.INPUT_TOKENS.id,
         legend="mean length of the prompts, as the server counts",
     ),
-    _column(
-        "output_len", "tok out", metric.OUTPUT_TOKENS.id, keep=74,
+    _figure(
+        key="output_len",
+        heading="tok out",
+        source=metric.OUTPUT_TOKENS.id,
         legend="mean length of the answers",
     ),
-    _column(
-        "ttft", "TTFT ms", f"{metric.TTFT.id}_p50", keep=None,
+    _figure(
+        key="ttft",
+        heading="TTFT ms",
+        source=metric.TTFT.column("p50"),
         legend="sent to first token, median over requests",
     ),
-    _column("ttft_p99", "TTFT p99", f"{metric.TTFT.id}_p99", keep=60, legend=""),
-    _column(
-        "tpot", "TPOT ms", f"{metric.TPOT.id}_p50", keep=None,
+    _figure(
+        key="ttft_p99",
+        heading="TTFT p99",
+        source=metric.TTFT.column("p99"),
+    ),
+    _figure(
+        key="tpot",
+        heading="TPOT ms",
+        source=metric.TPOT.column("p50"),
         legend="time per output token after the first",
     ),
-    _column("tpot_p99", "TPOT p99", f"{metric.TPOT.id}_p99", keep=50, legend=""),
-    _column("e2e", "E2E ms", f"{metric.E2E.id}_p50", keep=80, legend="sent to last token"),
-    _column(
-        "interactivity", "tok/s/user", f"{metric.INTERACTIVITY.id}_p50", keep=90,
+    _figure(
+        key="tpot_p99",
+        heading="TPOT p99",
+        source=metric.TPOT.column("p99"),
+    ),
+    _figure(
+        key="e2e",
+        heading="E2E ms",
+        source=metric.E2E.column("p50"),
+        legend="sent to last token",
+    ),
+    _figure(
+        key="interactivity",
+        heading="tok/s/user",
+        source=metric.INTERACTIVITY.column("p50"),
         legend="interactivity, 1000 / TPOT of each request",
     ),
-    _OUTPUT,
-    _column(
-        "output_per_gpu", "out tok/s/GPU", metric.OUTPUT_PER_GPU.id, keep=110,
+    _figure(
+        key="output",
+        heading="out tok/s",
+        source=metric.OUTPUT_THROUGHPUT.id,
+        legend="output tokens of ok requests / wall time",
+    ),
+    _figure(
+        key="output_per_gpu",
+        heading="out tok/s/GPU",
+        source=metric.OUTPUT_PER_GPU.id,
         legend="over the GPUs observed",
     ),
-    _column(
-        "kv_gbit", "KV Gbit/s", metric.KV_THROUGHPUT_BITS.id, keep=85,
+    _figure(
+        key="kv_gbit",
+        heading="KV Gbit/s",
+        source=metric.KV_THROUGHPUT_BITS.id,
         legend="cache and state that a request's prefill leaves / its time",
     ),
-    _column("kv_gb", "KV GB/s", metric.KV_THROUGHPUT.id, keep=15, legend=""),
-    _column(
-        "goodput", "good req/s", metric.GOODPUT.id, keep=70,
+    _figure(
+        key="kv_gb",
+        heading="KV GB/s",
+        source=metric.KV_THROUGHPUT.id,
+    ),
+    _figure(
+        key="goodput",
+        heading="good req/s",
+        source=metric.GOODPUT.id,
         legend="goodput: requests within the SLO / wall time",
     ),
-    _column(
-        "offered", "offered/s", metric.OFFERED_RATE.id, keep=72,
+    _figure(
+        key="offered",
+        heading="offered/s",
+        source=metric.OFFERED_RATE.id,
         legend="starts due per second of an open loop",
     ),
-    FigureColumn(
-        column=Column(
-            key="achieved", heading="% achieved", keep=71,
-            legend="completions / starts per second: below 100 the server falls behind",
-        ),
+    _figure(
+        key="achieved",
+        heading="% achieved",
         source=metric.ACHIEVED_SHARE.id,
+        legend="completions / starts per second: below 100 the server falls behind",
         text=numbers.percent,
     ),
-    FigureColumn(
-        column=Column(
-            key="attainment", heading="% in SLO", keep=20, legend="of all requests"
-        ),
+    _figure(
+        key="attainment",
+        heading="% in SLO",
         source=metric.GOODPUT_SHARE.id,
+        legend="of all requests",
         text=numbers.percent,
     ),
-    _column(
-        "steady", "steady tok/s", metric.STEADY_OUTPUT.id, keep=25,
+    _figure(
+        key="steady",
+        heading="steady tok/s",
+        source=metric.STEADY_OUTPUT.id,
         legend="output from the first end to the last send",
     ),
-    FigureColumn(
-        column=Column(
-            key="kv_usage", heading="KV used %", keep=48,
-            legend="most of the server's cache in use",
-        ),
+    _figure(
+        key="kv_usage",
+        heading="KV used %",
         source=metric.KV_USAGE.id,
-        text=numbers.percent,
+        legend="most of the server's cache in use",
+        text=_percent_if_any,
     ),
-    _column(
-        "queue", "queue ms", f"{metric.SERVER_QUEUE.id}_mean", keep=22,
+    _figure(
+        key="queue",
+        heading="queue ms",
+        source=metric.SERVER_QUEUE.column("mean"),
         legend="mean wait at the server",
     ),
-    FigureColumn(
-        column=Column(
-            key="hits", heading="% hits", keep=55,
-            legend="prompt tokens in the server's own prefix cache",
-        ),
+    _figure(
+        key="hits",
+        heading="% hits",
         source=metric.PREFIX_HITS.id,
+        legend="prompt tokens in the server's own prefix cache",
         text=numbers.percent,
     ),
-    FigureColumn(
-        column=Column(
-            key="external_hits", heading="% hits outside", keep=54,
-            legend="prompt tokens loaded from beyond the GPU",
-        ),
+    _figure(
+        key="external_hits",
+        heading="% hits outside",
         source=metric.EXTERNAL_HITS.id,
+        legend="prompt tokens loaded from beyond the GPU",
         text=numbers.percent,
     ),
-    FigureColumn(
-        column=Column(
-            key="preemptions", heading="preempted", keep=56,
-            legend="requests thrown out of the server's cache",
-        ),
+    _figure(
+        key="preemptions",
+        heading="preempted",
         source=metric.PREEMPTIONS.id,
-        text=lambda count: f"{count:.0f}",
+        legend="requests thrown out of the server's cache",
+        text="{:.0f}".format,
     ),
-    _column(
-        "acceptance", "accepted", metric.ACCEPTANCE.id, keep=57,
+    _figure(
+        key="acceptance",
+        heading="accepted",
+        source=metric.ACCEPTANCE.id,
         legend="tokens per step of speculative decoding",
     ),
-    _column(
-        "energy", "J/tok", metric.ENERGY.id, keep=46,
+    _figure(
+        key="energy",
+        heading="J/tok",
+        source=metric.ENERGY.id,
         legend="energy of the GPU per output token",
     ),
-    _column(
-        "slo_concurrency", "most in SLO", metric.SLO_CONCURRENCY.id, keep=120,
+    _figure(
+        key="slo_concurrency",
+        heading="most in SLO",
+        source=metric.SLO_CONCURRENCY.id,
         legend="highest concurrency tried within the SLO",
     ),
-    _column(
-        "slo_rate", "most req/s in SLO", metric.SLO_RATE.id, keep=120,
+    _figure(
+        key="slo_rate",
+        heading="most req/s in SLO",
+        source=metric.SLO_RATE.id,
         legend="highest rate tried within the SLO",
     ),
-    FigureColumn(
-        column=Column(
-            key="errors", heading="% failed", keep=115, legend="requests that were not ok / all"
-        ),
+    _figure(
+        key="errors",
+        heading="% failed",
         source=metric.ERROR_RATE.id,
+        legend="requests that were not ok / all",
         text=numbers.percent,
     ),
-    _column(
-        "spent", "charged USD", metric.SPENT.id, keep=65, legend="what the service says it charged"
+    _figure(
+        key="spent",
+        heading="charged USD",
+        source=metric.SPENT.id,
+        legend="what the service says it charged",
     ),
-)  # fmt: skip
+)
+"""Of a serving table, in order."""
 
 
 def serving_figures(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
     """The columns for which a row has a figure, in order."""
-    return tuple(figure for figure in _FIGURES if _is_worth_a_column(frame, figure))
+    return tuple(figure for figure in FIGURES if _is_worth_a_column(frame, figure))
 
 
 def _is_worth_a_column(frame: pd.DataFrame, figure: FigureColumn) -> bool:
@@ -186,8 +284,10 @@ def _differs(values: pd.Series, asked: pd.Series | None) -> bool:
 def figure_text(row: pd.Series, figure: FigureColumn) -> str:
     """A cell: where launches give an interval, no more digits than it supports."""
     value = row[figure.source]
-    base = figure.source.removesuffix("_p50")
-    low, high = (row.get(f"{base}_{end}", math.nan) for end in ("ci_low", "ci_high"))
-    if base == figure.source or numbers.is_absent(low) or numbers.is_absent(high):
+    found = metric.parse_column(figure.source)
+    if found is None or found.statistic != "p50":
+        return figure.print(value)
+    low, high = (row.get(found.metric.column(end), math.nan) for end in ("ci_low", "ci_high"))
+    if numbers.is_absent(low) or numbers.is_absent(high):
         return figure.print(value)
     return numbers.with_interval(value, low, high).median

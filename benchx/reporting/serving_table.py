@@ -12,11 +12,11 @@ from benchx.reporting.columns import Column, FigureColumn
 from benchx.reporting.cost_columns import CostColumns
 from benchx.reporting.frame import KV_SOURCE, AxisSplit, split_axes
 from benchx.reporting.notes import Footnotes
-from benchx.reporting.serving_columns import figure_text, serving_figures
+from benchx.reporting.serving_columns import DROP_FIRST, figure_text, serving_figures
 from benchx.reporting.serving_cost import point_cost
 from benchx.reporting.serving_facts import Deployment
 from benchx.reporting.table import NO_INTERVAL, OperatorTable, Row, count_text, outcome_text
-from benchx.reporting.wording import plain_text, value_text
+from benchx.reporting.wording import axis_text, fixed_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ENGINE = Column(key="engine", heading="engine", numeric=False)
 _MODEL = Column(key="model", heading="model", numeric=False)
 _OUTCOME = Column(key="outcome", heading="outcome", numeric=False)
-_COUNT = Column(key="n", heading="n", keep=10, legend="launches x ok requests (~ on average)")
+_COUNT = Column(key="n", heading="n", legend="launches x ok requests (~ on average)")
 
 
 def serving_title(dataset: str) -> str:
@@ -62,6 +62,7 @@ def serving_table(frame: pd.DataFrame, known: Mapping[str, Deployment]) -> Opera
             *(figure.column for figure in plan.figures),
             *plan.costs.columns,
         ),
+        drop_first=DROP_FIRST,
         rows=rows,
         footnotes=(*_no_interval(frame), *plan.costs.lines(), *notes.texts()),
     )
@@ -84,7 +85,7 @@ def _row(row: pd.Series, plan: _Plan, notes: Footnotes) -> Row:
     model = [] if plan.models is None else [plan.models[point] or numbers.ABSENT]
     return Row(
         cells=(
-            *(plain_text(row[axis]) for axis in plan.axes),
+            *(axis_text(axis, row[axis]) for axis in plan.axes),
             *(str(row["engine"]), *model),
             " ".join([outcome_text(row, outcome, notes), *plan.costs.marks(point, notes)]),
             *(figures if outcome is Outcome.OK else [numbers.ABSENT] * len(figures)),
@@ -106,7 +107,7 @@ def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deploymen
     versions = dict.fromkeys(one.version for one in shown if one.version)
     words += [" / ".join(versions)] if versions else []
     words += _caveats(shown)
-    words += [f"{axis} {value_text(value)}" for axis, value in axes.fixed.items()]
+    words += fixed_texts(axes.fixed)
     states = list(dict.fromkeys(state for state in frame["cache"] if state is not None))
     words += (
         [f"server's prefix cache {'/'.join(states)}"] if states not in ([], ["unknown"]) else []

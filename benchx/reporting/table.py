@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from benchx.core.outcome import Outcome
 from benchx.reporting import numbers
-from benchx.reporting.columns import Column, FigureColumn, figure_columns
+from benchx.reporting.columns import (
+    DROP_FIRST,
+    MODEL_DROP_FIRST,
+    Column,
+    FigureColumn,
+    figure_columns,
+)
 from benchx.reporting.cost_columns import CostColumns
 from benchx.reporting.frame import (
     TIME,
@@ -22,7 +28,7 @@ from benchx.reporting.frame import (
     split_axes,
 )
 from benchx.reporting.notes import Footnotes, note_text
-from benchx.reporting.wording import distinct_texts, plain_text, shortened, title_of, value_text
+from benchx.reporting.wording import axis_texts, fixed_texts, plain_text, shortened, title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +56,12 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorTable:
-    """All rows of one operator in one run."""
+    """All rows of one operator in one run.
+
+    Attributes:
+        drop_first: Keys of the columns that a narrow terminal may drop, the least valuable first;
+            not every table has all of them.
+    """
 
     op: str
     title: str
@@ -58,6 +69,7 @@ class OperatorTable:
     caption: str
     axes: tuple[str, ...]
     columns: tuple[Column, ...]
+    drop_first: tuple[str, ...]
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]
 
@@ -65,7 +77,7 @@ class OperatorTable:
 _BACKEND = Column(key="backend", heading="backend", numeric=False)
 _OUTCOME = Column(key="outcome", heading="outcome", numeric=False)
 _TIME = Column(key="time", heading="ms")
-_COUNT = Column(key="n", heading="n", keep=6, legend="launches x samples in each (~ on average)")
+_COUNT = Column(key="n", heading="n", legend="launches x samples in each (~ on average)")
 
 
 def operator_table(
@@ -84,7 +96,7 @@ def operator_table(
     intervals = _interval_columns(frame)
     notes = Footnotes()
     winners = fastest(frame)
-    texts = {axis: distinct_texts(list(frame[axis])) for axis in axes.varying}
+    texts = {axis: axis_texts(axis, list(frame[axis])) for axis in axes.varying}
     rows = tuple(
         _row(row, texts, shown, notes, label in winners, bool(intervals), priced)
         for label, row in frame.iterrows()
@@ -104,6 +116,7 @@ def operator_table(
             *(figure.column for figure in shown),
             *priced.columns,
         ),
+        drop_first=MODEL_DROP_FIRST if frame["kind"].iloc[0] == MODEL else DROP_FIRST,
         rows=rows,
         footnotes=(
             *legend,
@@ -132,9 +145,7 @@ def _interval_columns(frame: pd.DataFrame) -> tuple[Column, ...]:
     launches = interval_launches(frame)
     if launches is None:
         return ()
-    return (
-        Column(key="interval", heading="interval", keep=8, legend=numbers.interval_words(launches)),
-    )
+    return (Column(key="interval", heading="interval", legend=numbers.interval_words(launches)),)
 
 
 def _is_number(frame: pd.DataFrame, axis: str) -> bool:
@@ -193,7 +204,7 @@ def count_text(row: pd.Series) -> str:
 
 
 def _caption(frame: pd.DataFrame, axes: AxisSplit) -> str:
-    words = [f"{axis} {value_text(value)}" for axis, value in axes.fixed.items()]
+    words = fixed_texts(axes.fixed)
     for column in ("timer", "cache"):
         kinds = sorted({str(value) for value in frame[column] if value is not None})
         words += [f"{column} {'/'.join(kinds)}"] if kinds else []

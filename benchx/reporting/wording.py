@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchx.core.axes import parse_lengths
+from benchx.core.units import format_bytes, format_count, parse_bytes
 from benchx.reporting.numbers import ABSENT
 
 _ACRONYMS = {"kda": "KDA", "mla": "MLA", "kv": "KV"}
@@ -19,6 +21,11 @@ _AXIS_LABELS: Mapping[str, str] = {
 }
 
 _SHORT_NAMES: Mapping[str, str] = {"heads": "H", "batch": "B"}
+
+_LENGTHS = frozenset(
+    ("seqlens", "context", "prefix", "tokens", "chunk", "input_len", "output_len", "max_model_len")
+)
+"""Axes that count tokens of a sequence; kernel, model and serving levels share the names."""
 
 _LONGEST_PLAIN = 14
 
@@ -46,15 +53,57 @@ def value_text(value: object) -> str:
     return short_lengths(value) if isinstance(value, str) else str(value)
 
 
+def axis_text(axis: str, value: object) -> str:
+    """A value of an axis as tables print it: sizes as `16 KiB`, lengths as `128k` or `8x1k`.
+
+    Long lists of lengths are shortened, see `short_lengths`.
+    """
+    full, short = plain_text(value), value_text(value)
+    return _with_letters(axis, value) if short == full else short
+
+
+def _with_letters(axis: str, value: object) -> str:
+    """Every part of the value, with letters where the axis has a unit."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+        if axis.endswith("_bytes"):
+            return _size_text(int(value))
+        return format_count(int(value)) if axis in _LENGTHS else value_text(value)
+    text = plain_text(value) or ABSENT
+    if axis in _LENGTHS and isinstance(value, str):
+        return re.sub(r"\d+(?!x|\d)", lambda found: format_count(int(found[0])), text)
+    return text
+
+
+def _size_text(size: int) -> str:
+    """`16 KiB`; in full where three digits are not exact, so that two sizes stay apart."""
+    text = format_bytes(size)
+    return text if parse_bytes(text) == size else f"{size} B"
+
+
+def axis_texts(axis: str, values: Sequence[Any]) -> dict[str, str]:
+    """Value (as `plain_text`) -> what a table prints for it; different values stay apart."""
+    texts = distinct_texts(values)
+    plain = {plain_text(value): value for value in values}
+    return texts | {
+        full: _with_letters(axis, plain[full]) for full, short in texts.items() if short == full
+    }
+
+
+def fixed_texts(axes: Mapping[str, Any]) -> list[str]:
+    """`heads 96` for each axis of one value, for captions; empty values are left out."""
+    printed = {axis: axis_text(axis, value) for axis, value in axes.items()}
+    return [f"{axis} {text}" for axis, text in printed.items() if text != ABSENT]
+
+
 def short_lengths(text: str) -> str:
-    """`1300+547+…` -> `6 mixed (8192)`: how many, and their sum; other texts stay as they are."""
+    """`1300+547+…` -> `6 mixed (8k)`: how many, and their sum; other texts stay as they are."""
     if len(text) <= _LONGEST_PLAIN or "+" not in text:
         return text
     try:
         lengths = parse_lengths(text)
     except ValueError:
         return text
-    return f"{len(lengths)} mixed ({sum(lengths)})"
+    return f"{len(lengths)} mixed ({format_count(sum(lengths))})"
 
 
 def shortened(values: Sequence[Any]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from benchx.reporting import print_run
+from benchx.reporting import columns, print_run, serving_columns
 from benchx.reporting.console import columns_that_fit
 from benchx.reporting.document import build_document
 from benchx.store import Run
@@ -45,7 +45,7 @@ def test_narrow_terminals_lose_tokens_before_the_interval(prefill_run: Run) -> N
 
 
 def test_columns_that_do_not_fit_are_named(prefill_run: Run) -> None:
-    assert "not shown at this width: n, % roof, TFLOP/s, KV GB/s" in printed(prefill_run, 80)
+    assert "not shown at this width: n, TFLOP/s, GB/s, KV GB/s" in printed(prefill_run, 80)
     assert "not shown" not in printed(prefill_run, 200)
 
 
@@ -62,3 +62,23 @@ def test_on_a_terminal_the_fastest_is_coloured_too(prefill_run: Run) -> None:
 def test_a_run_without_points_says_so(make_run: object, prefill_run: Run) -> None:
     assert callable(make_run)
     assert "no point was measured" in printed(make_run([]), 80)
+
+
+@pytest.mark.parametrize(
+    ("order", "figures"),
+    [(serving_columns.DROP_FIRST, serving_columns.FIGURES), (columns.DROP_FIRST, columns.FIGURES)],
+)
+def test_the_order_of_dropping_names_every_column_once_that_may_go(
+    order: tuple[str, ...], figures: tuple[columns.FigureColumn, ...]
+) -> None:
+    always = {"ttft", "tpot", "output"}
+    beside = {"n", "interval", "call", "cost_input", "cost_output", "cost_total"}
+    keys = {figure.column.key for figure in figures}
+    assert len(set(order)) == len(order)
+    assert keys - set(order) == always & keys
+    assert set(order) - keys <= beside
+
+
+def test_a_model_drops_what_a_kernel_drops_and_its_own_columns() -> None:
+    own = {"cache", "state", "working", "cost_input", "cost_output", "cost_total"}
+    assert set(columns.MODEL_DROP_FIRST) == set(columns.DROP_FIRST) | own

@@ -395,7 +395,7 @@ def test_shortened_lengths_are_spelled_out_below_the_figures_that_show_them(
     prefill_run: Run,
 ) -> None:
     plans = {plan.name: texts(drawn(plan)) for plan in figures_of(prefill_run).plans}
-    spelled = "6 mixed (8192): 1300+547+2048+963+271+3063."
+    spelled = "6 mixed (8k): 1300+547+2048+963+271+3063."
     said = {name: spelled in text.replace("\n", " ") for name, text in plans.items()}
     assert said == {
         "kda-prefill-device-time": True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -110,6 +111,17 @@ def test_what_the_server_told_has_columns_where_there_is_something_to_tell(
     assert "preemptions" not in keys(section)  # none happened
     happened = section_of(make_serving_run(LOADS, changes={"server_preemptions": 3.0}))
     assert cells(happened, "preemptions")[0] == "3"
+
+
+def test_a_cache_that_was_only_read_while_nothing_ran_has_no_share_in_use(
+    make_serving_run: RunMaker,
+) -> None:
+    idle = section_of(make_serving_run(LOADS, changes={"server_kv_usage_share": 0.0}))
+    assert "kv_usage" not in keys(idle)
+    run = make_serving_run(LOADS, changes={"server_kv_usage_share": 0.5})
+    rows = [dict(row) for row in run.rows]
+    rows[0]["server_kv_usage_share"] = 0.0
+    assert cells(section_of(replace(run, rows=tuple(rows))), "kv_usage") == [ABSENT, "50"]
 
 
 def test_a_failed_point_shows_its_reason_and_no_figure(serving_run: Run) -> None:

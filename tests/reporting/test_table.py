@@ -137,3 +137,27 @@ def test_footnote_marks_of_a_row_rise(make_rows: RowMaker) -> None:
         "ok [1] [2]",
         "ok [1] [2] [3]",
     ]
+
+
+def test_a_note_on_slow_submission_comes_with_the_column_that_it_names(
+    make_rows: RowMaker,
+) -> None:
+    rows = make_rows("x", HEADS, {"a": [1.0, 2.0]}, run_id="r")
+    assert "call" not in keys(table_of(rows))
+    for row in rows:
+        row["call_time_ms_p50"] = 7.25
+    rows[0]["notes"] = "warm_l2+slow_submission"
+    table = table_of(rows)
+    assert [cell_of(table, row, "call") for row in table.rows] == ["7.25", "7.25"]
+    heading = next(column.heading for column in table.columns if column.key == "call")
+    assert any(f'the column "{heading}"' in line for line in table.footnotes)
+
+
+def test_a_size_or_length_of_the_axes_is_printed_with_its_letter(make_rows: RowMaker) -> None:
+    points = [{"context": 8192, "block_bytes": 2**14}, {"context": 131072, "block_bytes": 2**20}]
+    fixed = {"folder": "", "total_bytes": 2**30}
+    table = table_of(make_rows("x", points, {"a": [1.0, 2.0]}, run_id="r", fixed=fixed))
+    assert [cell_of(table, row, "context") for row in table.rows] == ["8k", "128k"]
+    assert [cell_of(table, row, "block_bytes") for row in table.rows] == ["16 KiB", "1 MiB"]
+    assert "total_bytes 1 GiB" in table.caption
+    assert "folder" not in table.caption
