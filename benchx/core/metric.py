@@ -82,7 +82,8 @@ HOST_TIME = _metric(
 )  # fmt: skip
 COMPILE_TIME = _metric(
     "compile_time_s", "s", Direction.LOWER, "compile time",
-    "first call minus a steady call: JIT, autotuning, module load",
+    "first call minus a steady call: JIT, autotuning, module load; of several launches the "
+    "largest, as later ones may find the disk caches filled",
 )  # fmt: skip
 COMPUTE = _metric(
     "compute_tflop_s", "TFLOP/s", Direction.HIGHER, "compute rate",

@@ -65,6 +65,11 @@ class Run:
         """Derived from plan and records."""
         return status_of(self.meta, self.records)
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the columns of `rows` that are axes."""
+        return self.meta.axes()
+
     def samples(self) -> dict[SampleKey, Samples]:
         """Raw samples by (point id, launch); empty when they were not kept."""
         return SampleFolder(self.path / SAMPLES_FOLDER).read()
