@@ -41,7 +41,10 @@ COMPILE_TIME = define(
     role=Role.DIAGNOSTIC,
     levels=KERNEL_AND_MODEL,
     label="compile time",
-    formula="first call minus a steady call: JIT, autotuning, module load",
+    formula=(
+        "first call minus a steady call: JIT, autotuning, module load; of several launches the "
+        "largest, as later ones may find the disk caches filled"
+    ),
 )
 
 COMPUTE = define(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime
 
 from benchx.core.axes import AxisSpec, Params
 from benchx.core.call import OutputSpec, PreparedCall, Reference
+from benchx.core.columns import axis_problem
 from benchx.core.device import Device
 from benchx.core.errors import BenchxError
 from benchx.core.outcome import Outcome
@@ -164,7 +165,15 @@ _BACKENDS: dict[str, Registry[Backend[Any]]] = {}
 
 
 def register(operator: Operator[Any], *backends: Backend[Any]) -> None:
-    """Register an operator and the backends that live in its file."""
+    """Register an operator and the backends that live in its file.
+
+    Raises:
+        BenchxError: The name is taken, or an axis has the name of a column of every row.
+    """
+    for axis in operator.axes:
+        problem = axis_problem(axis)
+        if problem is not None:
+            raise BenchxError(f"operator {operator.name!r}: {problem}", hint="rename the axis")
     OPERATORS.add(operator.name, operator)
     for backend in backends:
         register_backend(backend)

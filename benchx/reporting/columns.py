@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchx.core import metric
 from benchx.core.units import format_bytes
 from benchx.reporting import numbers
-from benchx.reporting.frame import note_list
+from benchx.reporting.frame import words_of
 from benchx.reporting.notes import SLOW_SUBMISSION
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def figure_columns(frame: pd.DataFrame) -> tuple[FigureColumn, ...]:
 
 
 def _is_submission_slow(frame: pd.DataFrame) -> bool:
-    return any(SLOW_SUBMISSION in note_list(notes) for notes in frame["notes"])
+    return any(SLOW_SUBMISSION in words_of(notes) for notes in frame["notes"])
 
 
 def _readable(figure: FigureColumn, largest: float) -> FigureColumn:

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchx.core import metric
 from benchx.core.axes import Scalar
+from benchx.core.columns import IDENTITY, KV_SOURCE, RECORDED, is_figure
 from benchx.core.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
-
-IDENTITY = (
-    "run_id", "scenario", "point_id", "group_id", "kind", "op", "backend", "engine",
-    "outcome", "reason", "launches", "samples",
-)  # fmt: skip
-"""Columns that say which point a row is and what became of it."""
-
-RECORDED = (
-    "check_method", "timer", "cache", "stop", "notes", "device_name", "device_count", "arch",
-    "version", "control_drift",
-)  # fmt: skip
-"""Columns that say how a row was measured."""
-
-KV_SOURCE = "kv_prefill_source"
-"""Where the prefill time of a serving row is from; other rows lack it."""
 
 TIME = metric.DEVICE_TIME.column("p50")
 TIME_LOW = metric.DEVICE_TIME.column("ci_low")
@@ -59,11 +45,15 @@ def load_frame(runs: Sequence[HasRows]) -> pd.DataFrame:
     """All rows of the runs in plan order; absent is null (None for words, NaN for figures).
 
     Columns are those of points.parquet; the identity columns and the metrics that reports print
-    exist even when no run has them.
+    exist even when no run has them. Lists of words are tuples, which can be grouped by.
     """
     import pandas as pd
 
-    rows = [dict(row) for run in runs for row in run.rows]
+    rows = [
+        {name: tuple(cell) if isinstance(cell, list) else cell for name, cell in row.items()}
+        for run in runs
+        for row in run.rows
+    ]
     frame = pd.DataFrame(rows, dtype=object)
     for column in (*IDENTITY, *RECORDED, *_NEEDED):
         if column not in frame.columns:
@@ -74,11 +64,6 @@ def load_frame(runs: Sequence[HasRows]) -> pd.DataFrame:
     numbers = {name: pd.to_numeric(frame[name]).astype(float) for name in figures}
     # In one piece: pandas warns of a frame that a hundred columns were put into one by one.
     return frame.assign(**numbers).copy()
-
-
-def is_figure(column: str) -> bool:
-    """Whether a column holds a registered metric or one of its statistics."""
-    return column == "control_drift" or metric.parse_column(column) is not None
 
 
 def axis_columns(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -144,6 +129,6 @@ def interval_launches(frame: pd.DataFrame) -> int | None:
     return int(min(counts)) if counts else None
 
 
-def note_list(cell: object) -> tuple[str, ...]:
-    """The notes of a row, which the column holds joined by `+`."""
-    return tuple(str(cell).split("+")) if cell else ()
+def words_of(cell: Iterable[str] | None) -> tuple[str, ...]:
+    """The words in a column of lists (`core.columns.LISTS`); none where the cell is empty."""
+    return tuple(cell or ())

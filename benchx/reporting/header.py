@@ -209,19 +209,19 @@ def _differences(launches: Sequence[LaunchInfo]) -> list[str]:
 
 def _mixed_software(run: Run) -> list[str]:
     """Versions that are not the same in all launches: of the workers, and of a point's backend."""
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    found: dict[str, dict[str, list[int]]] = {}
     for info in run.launches:
         for name, value in software_of(info.environment).items():
-            found.setdefault((name, ""), {}).setdefault(value, []).append(info.launch)
+            found.setdefault(name, {}).setdefault(value, []).append(info.launch)
     for record in run.records:
         package, version = (record.provenance.get(key) for key in ("package", "version"))
         if package and version:
-            values = found.setdefault((str(package), record.point_id), {})
+            values = found.setdefault(str(package), {})
             values.setdefault(str(version), []).append(record.launch)
     texts = (
         f"the launches differ in {name}: "
         + ", ".join(f"{value} in {_launches_text(which)}" for value, which in values.items())
-        for (name, _), values in found.items()
+        for name, values in found.items()
         if len(values) > 1
     )
     return list(dict.fromkeys(texts))

@@ -74,7 +74,7 @@ def method_lines(run: Run) -> tuple[str, ...]:
 def _counted(
     subject: str, rows: Iterable[Mapping[str, Any]], column: str, words: Mapping[str, str]
 ) -> str:
-    counts = Counter(str(row[column]) for row in rows if row.get(column) is not None)
+    counts = Counter(tuple(row[column]) for row in rows if row.get(column))
     if not counts:
         return ""
     total = sum(counts.values())
@@ -85,9 +85,8 @@ def _counted(
     return f"{subject}: {'; '.join(texts)}."
 
 
-def _explained(value: str, words: Mapping[str, str]) -> str:
-    """`events: device events …`; values that differed between launches are joined by `+`."""
-    kinds = value.split("+") if words else [value]
+def _explained(kinds: Iterable[str], words: Mapping[str, str]) -> str:
+    """`events: device events …`; several kinds where launches differed."""
     return " and ".join(f"{kind}: {words[kind]}" if kind in words else kind for kind in kinds)
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from benchx.reporting.frame import note_list
+from benchx.reporting.frame import words_of
 
 _SLICE = re.compile(r"slice_(\d+)_of_(\d+)_layers")
 _REDUCED = re.compile(r"widths_divided_by_(\d+)")
 
 
-def part_words(notes: Iterable[object]) -> str:
+def part_words(notes: Iterable[Iterable[str] | None]) -> str:
     """`4 of 27 layers, widths divided by 8`; empty for whole models and for kernels.
 
     Args:
         notes: The notes of each row, as the frame's column holds them. What holds for some of the
             rows only is followed by how many.
     """
-    rows = [note_list(cell) for cell in notes]
+    rows = [words_of(cell) for cell in notes]
     said: dict[str, int] = {}
     for row in rows:
         for text in filter(None, map(_part, row)):
@@ -29,7 +29,7 @@ def part_words(notes: Iterable[object]) -> str:
     )
 
 
-def part_note(notes: Iterable[object]) -> tuple[str, ...]:
+def part_note(notes: Iterable[Iterable[str] | None]) -> tuple[str, ...]:
     """The line under a figure; none for whole models and for kernels."""
     words = part_words(notes)
     return (f"Not the whole model: {words}; times are not scaled up.",) if words else ()

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchx.core.columns import KV_SOURCE
 from benchx.core.outcome import Outcome
 from benchx.reporting import numbers
 from benchx.reporting.columns import Column, FigureColumn
 from benchx.reporting.cost_columns import CostColumns
-from benchx.reporting.frame import KV_SOURCE, AxisSplit, split_axes
+from benchx.reporting.frame import AxisSplit, split_axes, words_of
 from benchx.reporting.notes import Footnotes
 from benchx.reporting.serving_columns import DROP_FIRST, figure_text, serving_figures
 from benchx.reporting.serving_cost import point_cost
@@ -108,7 +109,7 @@ def _caption(axes: AxisSplit, frame: pd.DataFrame, known: Mapping[str, Deploymen
     words += [" / ".join(versions)] if versions else []
     words += _caveats(shown)
     words += fixed_texts(axes.fixed)
-    states = list(dict.fromkeys(state for state in frame["cache"] if state is not None))
+    states = list(dict.fromkeys(state for cell in frame["cache"] for state in words_of(cell)))
     words += (
         [f"server's prefix cache {'/'.join(states)}"] if states not in ([], ["unknown"]) else []
     )
@@ -133,9 +134,7 @@ def _prefill_sources(frame: pd.DataFrame) -> list[str]:
     if KV_SOURCE not in frame.columns:
         return []
     told = {"server": "the server's metrics", "ttft": "TTFT at one request at a time"}
-    sources = dict.fromkeys(
-        part for text in frame[KV_SOURCE].dropna() for part in str(text).split("+")
-    )
+    sources = dict.fromkeys(part for cell in frame[KV_SOURCE] for part in words_of(cell))
     return [f"prefill time: {' / '.join(told[one] for one in sources)}"] if sources else []
 
 

@@ -23,9 +23,9 @@ from benchx.reporting.frame import (
     AxisSplit,
     fastest,
     interval_launches,
-    note_list,
     ok_rows,
     split_axes,
+    words_of,
 )
 from benchx.reporting.notes import Footnotes, note_text
 from benchx.reporting.wording import axis_texts, fixed_texts, plain_text, shortened, title_of
@@ -186,7 +186,7 @@ def _row(
 
 def outcome_text(row: pd.Series, outcome: Outcome, notes: Footnotes) -> str:
     """The outcome and the marks of its reason and notes: `ok [1]`."""
-    texts = [note_text(note) for note in note_list(row["notes"])]
+    texts = [note_text(note) for note in words_of(row["notes"])]
     if outcome is not Outcome.OK:
         texts.insert(0, f"{outcome.value}: {row['reason'] or 'no reason recorded'}")
     return " ".join([outcome.value, notes.marks(texts)]).rstrip()
@@ -206,7 +206,7 @@ def count_text(row: pd.Series) -> str:
 def _caption(frame: pd.DataFrame, axes: AxisSplit) -> str:
     words = fixed_texts(axes.fixed)
     for column in ("timer", "cache"):
-        kinds = sorted({str(value) for value in frame[column] if value is not None})
+        kinds = sorted({word for cell in frame[column] for word in words_of(cell)})
         words += [f"{column} {'/'.join(kinds)}"] if kinds else []
     return ", ".join(words)
 

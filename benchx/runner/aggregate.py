@@ -2,12 +2,15 @@
 
 The unit of replication is the launch: a figure is the median over the launches' own medians, its
 interval that of order statistics over launches. Only a point that was ok in every launch until now
-carries figures; `launches` says how many there are so far. `store.points.ROW_RULES` counts these
-rules.
+carries figures; `launches` says how many there are so far. A figure that one of these launches
+lacks would be one of fewer launches than the row says, so it is left out and a note tells of it.
+Compile time is the largest of the launches, since only the first finds the caches on the disk
+empty. `store.points.ROW_RULES` counts these rules.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +42,9 @@ _PLAIN = tuple(
         metric.PEAK_MEMORY,
     )
 )
+
+_SHOWN = 6
+"""Names of metrics in one note."""
 
 
 def load_run(path: Path) -> Run:
@@ -97,12 +103,13 @@ def _columns(
     for one in _SPREAD:
         row |= _spread(one, figures, samples)
     for name in (*_PLAIN, *_others(figures)):
-        row[name] = _middle([record.values.get(name) for record in figures])
-        row |= _interval(name, figures)
+        values = _in_every_launch(name, figures)
+        row[name] = _over_launches(name, values)
+        row |= _interval(name, values)
     if is_serving:
         sources = (record.provenance.get("kv_prefill_source") for record in figures)
-        row["kv_prefill_source"] = _joined(str(source) for source in sources if source)
-    return row | _method_columns(records, ok)
+        row["kv_prefill_source"] = _distinct(str(source) for source in sources if source)
+    return row | _method_columns(records, ok) | {"notes": _notes(ok, figures)}
 
 
 def outcome_of(records: Sequence[LaunchRecord], launches: int) -> tuple[Outcome, str | None]:
@@ -125,11 +132,11 @@ def _spread(
     one: metric.Metric, records: Sequence[LaunchRecord], samples: Mapping[SampleKey, Samples]
 ) -> dict[str, float | None]:
     name = one.id
-    values = [record.values[name] for record in records if name in record.values]
-    interval = launch_interval(values)
+    values = _in_every_launch(name, records)
+    interval = launch_interval(values) if values else None
     pooled = [
         sample
-        for record in records
+        for record in (records if values else ())
         for sample in samples.get((record.point_id, record.launch), {}).get(name, ())
     ]
     return {
@@ -140,11 +147,16 @@ def _spread(
     }
 
 
-def _interval(name: str, records: Sequence[LaunchRecord]) -> dict[str, float]:
+def _in_every_launch(name: str, records: Sequence[LaunchRecord]) -> list[float]:
+    """One value per launch; empty when a launch lacks it."""
+    values = [record.values[name] for record in records if name in record.values]
+    return values if len(values) == len(records) else []
+
+
+def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
     """`X_ci_low` and `X_ci_high` of a median `X_p50` that each launch gives; absent below three."""
     column = _column_of(name)
-    values = [record.values[name] for record in records if name in record.values]
-    interval = launch_interval(values) if column.statistic == "p50" else None
+    interval = launch_interval(values) if column.statistic == "p50" and values else None
     if interval is None:
         return {}
     low, high = (column.metric.column(end) for end in ("ci_low", "ci_high"))
@@ -169,9 +181,32 @@ def _others(records: Sequence[LaunchRecord]) -> list[str]:
     return [name for name in names if name not in known]
 
 
-def _middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+def _over_launches(name: str, values: Sequence[float]) -> float | None:
+    """What a row says of a metric of which each launch gives one value."""
+    if not values:
+        return None
+    return max(values) if name == metric.COMPILE_TIME.id else median(values)
+
+
+def _notes(ok: Sequence[LaunchRecord], figures: Sequence[LaunchRecord]) -> list[str] | None:
+    """The notes of the launches, and which figures are left out since launches lack them."""
+    notes = [note for record in ok if record.timing for note in record.timing.notes]
+    counts = Counter(name for record in figures for name in record.values)
+    lacking: dict[int, list[str]] = {}
+    for name, count in counts.items():
+        if count < len(figures):
+            lacking.setdefault(count, []).append(name)
+    told = (
+        f"in {count} of {len(figures)} launches only: {_some(lacking[count])}"
+        for count in sorted(lacking, reverse=True)
+    )
+    return _distinct([*notes, *told])
+
+
+def _some(names: Sequence[str]) -> str:
+    """`a, b, c`, or the first few and how many more."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _method_columns(records: Sequence[LaunchRecord], ok: Sequence[LaunchRecord]) -> dict[str, Any]:
@@ -181,12 +216,11 @@ def _method_columns(records: Sequence[LaunchRecord], ok: Sequence[LaunchRecord])
     known_drifts = [drift for drift in drifts if isinstance(drift, int | float)]
     return {
         metric.RMS_RATIO.id: max((check.worst for check in checks), default=None),
-        "check_method": _joined(check.method for check in checks),
-        "timer": _joined(timing.timer for timing in timings),
-        "cache": _joined(timing.cache for timing in timings),
-        "stop": _joined(timing.stop for timing in timings),
-        "notes": _joined(note for timing in timings for note in timing.notes),
-        "version": _joined(str(r.provenance["version"]) for r in records if _has_version(r)),
+        "check_method": _distinct(check.method for check in checks),
+        "timer": _distinct(timing.timer for timing in timings),
+        "cache": _distinct(timing.cache for timing in timings),
+        "stop": _distinct(timing.stop for timing in timings),
+        "version": _distinct(str(r.provenance["version"]) for r in records if _has_version(r)),
         "control_drift": max(known_drifts, key=abs, default=None),
     }
 
@@ -195,9 +229,9 @@ def _has_version(record: LaunchRecord) -> bool:
     return record.provenance.get("version") is not None
 
 
-def _joined(words: Iterable[str]) -> str | None:
-    """`a`, or `a+b` when launches differ; None when there is nothing."""
-    return "+".join(dict.fromkeys(words)) or None
+def _distinct(words: Iterable[str]) -> list[str] | None:
+    """Each word once, several when launches differ; None when there is nothing."""
+    return list(dict.fromkeys(words)) or None
 
 
 def _device_columns(launches: Sequence[LaunchInfo]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from benchx.core.columns import axis_problem
 from benchx.core.errors import ScenarioError
 from benchx.core.point import Point
 from benchx.scenario.kinds import KINDS, Sweep
@@ -13,6 +14,12 @@ from benchx.scenario.vocabulary import Vocabulary
 
 MAX_POINTS = 100_000
 """At one second each and three launches, more than three days."""
+
+_SAYS_NOT_HOW = frozenset(
+    {"schema", "name", "title", "cost", "backends", "fixed", "axes", "zip", "exclude"}
+)
+"""Keys of a part without effect on how one of its points is measured; a point bears its own axes
+and backend."""
 
 
 def expand(scenario: Scenario, vocabulary: Vocabulary) -> tuple[Point, ...]:
@@ -30,6 +37,7 @@ def expand(scenario: Scenario, vocabulary: Vocabulary) -> tuple[Point, ...]:
     ]
     _check_size(scenario, sweeps)
     points = tuple(point for sweep in sweeps for point in sweep.points())
+    _check_axis_names(scenario, points)
     if len(scenario.parts) > 1:
         _check_parts_differ(scenario, points)
     return points
@@ -49,10 +57,27 @@ def _check_size(scenario: Scenario, sweeps: Iterable[Sweep]) -> None:
             )
 
 
+def _check_axis_names(scenario: Scenario, points: Iterable[Point]) -> None:
+    """Axes of operators, engines and kinds of part alike: each becomes a column of the rows."""
+    parts = {(name, point.part) for point in points for name in point.params}
+    for name, part in sorted(parts):
+        problem = axis_problem(name)
+        if problem is not None:
+            where = scenario.origins[part].at(("axes", name)).where
+            raise ScenarioError(where, key=f"axes.{name}", problem=problem, expected="another name")
+
+
 def _check_parts_differ(scenario: Scenario, points: Iterable[Point]) -> None:
-    """Two parts of a suite may share a point only if they measure it differently."""
+    """Two parts of a suite may share a point only if they measure it differently.
+
+    Whatever a part says counts (model, engine, workload, limits, strictness), also what a kind of
+    part by somebody else says; only what names it, prices it or spans its sweep does not.
+    """
     settings = [
-        json.dumps({key: part.to_json().get(key) for key in ("measure", "check")})
+        json.dumps(
+            {key: value for key, value in part.to_json().items() if key not in _SAYS_NOT_HOW},
+            sort_keys=True,
+        )
         for part in scenario.parts
     ]
     first: dict[tuple[object, ...], int] = {}

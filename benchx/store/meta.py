@@ -71,6 +71,10 @@ class RunMeta:
         """How many records a complete run holds."""
         return sum(entry.launches for entry in self.plan)
 
+    def axes(self) -> tuple[str, ...]:
+        """Names of all axes of the plan, in the order of their first appearance."""
+        return tuple(dict.fromkeys(name for entry in self.plan for name in entry.point.params))
+
     def points(self) -> dict[str, Point]:
         """Points by id."""
         return {entry.point.point_id: entry.point for entry in self.plan}

@@ -74,6 +74,11 @@ class Run:
         parts = SampleFolder(self.path / SAMPLES_FOLDER).has_parts()
         return self.status is RunStatus.PARTIAL or parts
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the columns of `rows` that are axes."""
+        return self.meta.axes()
+
     def samples(self) -> dict[SampleKey, Samples]:
         """Raw samples by (point id, launch); empty when they were not kept."""
         return SampleFolder(self.path / SAMPLES_FOLDER).read()

@@ -145,7 +145,8 @@ class RunWriter:
 
     def write_points(self, rows: Sequence[Row]) -> None:
         """Replace points.parquet by rows that were derived from all records until now."""
-        write_points(self.path / POINTS_FILE, PointTable(tuple(rows), len(self._records)))
+        table = PointTable(tuple(rows), len(self._records), axes=self.meta.axes())
+        write_points(self.path / POINTS_FILE, table)
 
     def close(self) -> None:
         """Release the lock."""

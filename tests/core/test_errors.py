@@ -68,6 +68,8 @@ def test_exit_codes_are_those_promised_to_scripts() -> None:
         "NOT_COMPARABLE": 3,
         "FAILED": 4,
         "AMBIGUOUS": 5,
+        "INTERRUPTED": 130,
+        "TERMINATED": 143,
     }
 
 

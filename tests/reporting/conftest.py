@@ -65,7 +65,7 @@ def prefill_run() -> Run:
     }
     fixed = {"head_dim": 128, "dtype": "bfloat16", "initial_state": True}
     rows = make_rows("kda_prefill", points, times, run_id="synthetic-1", fixed=fixed)
-    rows[2]["notes"] = "host_bound+sw_power_cap"
+    rows[2]["notes"] = ["host_bound", "sw_power_cap"]
     rows[2]["samples"] = 287
     return make_run(rows, drift=0.031)
 
@@ -164,9 +164,9 @@ def figures(
         "roofline_share": nbytes / 4e12 / seconds,
         "token_throughput_tok_s": 8192 / seconds,
         "rms_ratio": 0.0021,
-        "check_method": "fp64 chunked", "timer": "events", "cache": "cold",
-        "stop": "target_error", "notes": None, "device_name": "Synthetic 1", "device_count": 1,
-        "arch": "sx_1", "version": "1.2.3", "control_drift": 0.001,
+        "check_method": ["fp64 chunked"], "timer": ["events"], "cache": ["cold"],
+        "stop": ["target_error"], "notes": None, "device_name": "Synthetic 1", "device_count": 1,
+        "arch": "sx_1", "version": ["1.2.3"], "control_drift": 0.001,
     }  # fmt: skip
     if leaves_kv:
         found |= {"kv_throughput_gb_s": nbytes / 10 / seconds / 1e9}
@@ -328,11 +328,11 @@ def serving_figures(params: Mapping[str, Any]) -> dict[str, Any]:
         "interactivity_tok_s_p50": 1000 / tpot, "output_throughput_tok_s": output,
         "input_throughput_tok_s": 4 * output, "total_throughput_tok_s": 5 * output,
         "output_throughput_tok_s_per_gpu": output / 2, "kv_throughput_gb_s": 0.45 - load / 1000,
-        "kv_throughput_gbit_s": 3.6 - load / 125, "kv_prefill_source": "server",
+        "kv_throughput_gbit_s": 3.6 - load / 125, "kv_prefill_source": ["server"],
         "goodput_req_s": output / 300, "goodput_share": 0.87, "error_rate": 0.0,
-        "timer": "client", "cache": "cold", "stop": "complete", "notes": None,
+        "timer": ["client"], "cache": ["cold"], "stop": ["complete"], "notes": None,
         "device_name": "Synthetic 1", "device_count": 1,
-        "version": "4.5.6",
+        "version": ["4.5.6"],
     }  # fmt: skip
 
 

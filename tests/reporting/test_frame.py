@@ -90,5 +90,5 @@ def test_a_backend_without_rivals_is_not_the_fastest(make_rows: RowMaker) -> Non
 
 
 def test_notes_of_several_launches_are_taken_apart() -> None:
-    assert frames.note_list("host_bound+warm_l2") == ("host_bound", "warm_l2")
-    assert frames.note_list(None) == ()
+    assert frames.words_of(("host_bound", "a+b")) == ("host_bound", "a+b")
+    assert frames.words_of(None) == ()

@@ -79,7 +79,7 @@ def test_half_a_ceiling_is_none(prefill_run: Run) -> None:
 
 def test_the_method_says_how_many_points_were_timed_in_which_way(prefill_run: Run) -> None:
     rows = [dict(row) for row in prefill_run.rows]
-    rows[0]["stop"] = "max_time+target_error"
+    rows[0]["stop"] = ["max_time", "target_error"]
     lines = method_lines(replace(prefill_run, rows=tuple(rows)))
     stop = next(line for line in lines if line.startswith("Sampling ended by"))
     assert "(13 of 14 points)" in stop

@@ -26,7 +26,7 @@ def section_of(make_rows: Callable[..., Any], make_run: RunMaker) -> Callable[..
         *,
         cost: Mapping[str, str] | None = RENTAL,
         device: Mapping[str, Any] = H200,
-        notes: str | None = None,
+        notes: list[str] | None = None,
     ) -> Section:
         points = [{"phase": phase, "batch": batch} for batch in (1, 8)]
         rows = make_rows("tiny-9b", points, {"alpha": [2.0, 4.0]}, run_id="synthetic-1")
@@ -74,7 +74,7 @@ def test_the_cost_of_a_slice_says_that_it_is_none_of_the_model(
     section_of: Callable[..., Section],
 ) -> None:
     told = "cost of the layers that ran, not of the whole model"
-    assert told in section_of("decode", notes="slice_4_of_27_layers").table.footnotes
+    assert told in section_of("decode", notes=["slice_4_of_27_layers"]).table.footnotes
     assert told not in section_of("decode").table.footnotes
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_price_gives_no_number_and_says_why(
     device: Mapping[str, Any],
     reason: str,
 ) -> None:
-    section = section_of("prefill", cost=cost, device=device, notes="slice_4_of_27_layers")
+    section = section_of("prefill", cost=cost, device=device, notes=["slice_4_of_27_layers"])
     assert costs_in(section) == {}
     (line,) = [text for text in section.table.footnotes if "cost" in text]
     assert reason in line

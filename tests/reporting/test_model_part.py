@@ -13,27 +13,27 @@ from benchx.reporting.figures import plan_figures
 from benchx.reporting.model_part import part_note, part_words
 from benchx.reporting.theme import styles_for
 
-NOTES = "host_bound+slice_4_of_27_layers+widths_divided_by_8"
+NOTES = ["host_bound", "slice_4_of_27_layers", "widths_divided_by_8"]
 
 
 @pytest.mark.parametrize(
     ("notes", "words"),
     [
         ([NOTES, NOTES], "4 of 27 layers, widths divided by 8"),
-        ([NOTES.removeprefix("host_bound+"), "slice_4_of_27_layers", None],
+        ([NOTES[1:], ["slice_4_of_27_layers"], None],
          "4 of 27 layers (2 of 3 points), widths divided by 8 (1 of 3 points)"),
-        (["host_bound", "all_mla", None], ""),
+        ([["host_bound"], ["all_mla"], None], ""),
         ([], ""),
     ],
 )  # fmt: skip
 def test_slices_and_reductions_are_named_with_how_many_points_have_them(
-    notes: list[str | None], words: str
+    notes: list[list[str] | None], words: str
 ) -> None:
     assert part_words(notes) == words
 
 
 def test_whole_models_and_kernels_get_no_note() -> None:
-    assert part_note(["host_bound", None]) == ()
+    assert part_note([["host_bound"], None]) == ()
 
 
 def test_every_figure_of_a_sliced_model_names_the_slice(

@@ -100,7 +100,7 @@ def test_slow_machines_get_a_smaller_unit(make_rows: RowMaker) -> None:
 
 def test_notes_are_explained_in_footnotes(make_rows: RowMaker) -> None:
     rows = make_rows("x", HEADS, {"a": [1.0, 2.0]}, run_id="r")
-    rows[0]["notes"] = "host_bound+a_new_word"
+    rows[0]["notes"] = ["host_bound", "a_new_word"]
     table = table_of(rows)
     assert cell_of(table, table.rows[0], "outcome") == "ok [1] [2]"
     assert any(line.startswith("[1] host bound: the host") for line in table.footnotes)
@@ -130,8 +130,8 @@ def test_the_phases_of_a_model_have_tables_of_their_own(
 
 def test_footnote_marks_of_a_row_rise(make_rows: RowMaker) -> None:
     rows = make_rows("kda_decode", HEADS, {"a": [1.0, 1.0]}, run_id="r")
-    rows[0]["notes"] = "sw_power_cap+warm_l2"
-    rows[1]["notes"] = "host_bound+warm_l2+sw_power_cap"
+    rows[0]["notes"] = ["sw_power_cap", "warm_l2"]
+    rows[1]["notes"] = ["host_bound", "warm_l2", "sw_power_cap"]
     table = table_of(rows)
     assert [cell_of(table, row, "outcome") for row in table.rows] == [
         "ok [1] [2]",
@@ -146,7 +146,7 @@ def test_a_note_on_slow_submission_comes_with_the_column_that_it_names(
     assert "call" not in keys(table_of(rows))
     for row in rows:
         row["call_time_ms_p50"] = 7.25
-    rows[0]["notes"] = "warm_l2+slow_submission"
+    rows[0]["notes"] = ["warm_l2", "slow_submission"]
     table = table_of(rows)
     assert [cell_of(table, row, "call") for row in table.rows] == ["7.25", "7.25"]
     heading = next(column.heading for column in table.columns if column.key == "call")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchx.core.errors import StoreError
+from benchx.core.metric import METRICS
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import Check, LaunchRecord, Timing
@@ -156,14 +157,14 @@ def test_a_row_bears_identity_axes_method_and_device(tmp_path: Path) -> None:
     assert row["group_id"] == POINT.group_id
     assert (row["kind"], row["op"], row["backend"], row["engine"]) == ("kernel", "op", "b", None)
     assert (row["heads"], row["dtype"]) == (4, "float32")
-    assert (row["rms_ratio"], row["check_method"]) == (0.2, "fp64")
+    assert (row["rms_ratio"], row["check_method"]) == (0.2, ["fp64"])
     assert (row["timer"], row["cache"], row["stop"], row["notes"]) == (
-        "cpu",
-        "cold",
-        "max_time",
-        "n",
+        ["cpu"],
+        ["cold"],
+        ["max_time"],
+        ["n"],
     )
-    assert (row["samples"], row["version"], row["control_drift"]) == (7, "1.2", -0.3)
+    assert (row["samples"], row["version"], row["control_drift"]) == (7, ["1.2"], -0.3)
     assert (row["device_name"], row["device_count"], row["arch"]) == ("fake", 2, "x")
 
 
@@ -186,6 +187,60 @@ def test_a_metric_of_another_level_gets_its_own_column(tmp_path: Path) -> None:
     assert row_of(tmp_path, [record(0, values=values)], launches=1)["goodput_req_s"] == 7.0
 
 
+def test_a_figure_that_a_launch_lacks_is_left_out_and_a_note_tells_of_it(tmp_path: Path) -> None:
+    """A search for a load that finds one in two of three launches has no median of three."""
+    found = [
+        {"slo_in_flight_max": 64.0, "ttft_ms_p50": 1.0, "ttft_ms_p99": 9.0},
+        {"slo_in_flight_max": 16.0, "ttft_ms_p50": 2.0},
+        {"ttft_ms_p50": 3.0},
+    ]
+    row = row_of(tmp_path, [record(i, values=values) for i, values in enumerate(found)])
+    assert (row["slo_in_flight_max"], row["ttft_ms_p99"], row["ttft_ms_p50"]) == (None, None, 2.0)
+    assert row["launches"] == 3
+    assert row["notes"] == [
+        "in 2 of 3 launches only: slo_in_flight_max",
+        "in 1 of 3 launches only: ttft_ms_p99",
+    ]
+
+
+def test_a_time_that_a_launch_lacks_has_no_percentile_either(tmp_path: Path) -> None:
+    many = tuple(float(i) for i in range(100))
+    both = {"device_time_ms": 1.0, "call_time_ms": 1.0}
+    launches = [
+        record(0, values=both, samples={"call_time_ms": many}),
+        record(1, values={"device_time_ms": 1.0}, samples={"device_time_ms": many}),
+    ]
+    row = row_of(tmp_path, launches, launches=2)
+    assert (row["call_time_ms_p50"], row["call_time_ms_p95"]) == (None, None)
+    assert row["device_time_ms_p50"] == 1.0
+
+
+def test_a_note_of_many_figures_names_the_first_and_counts_the_rest(tmp_path: Path) -> None:
+    values = {"device_time_ms": 1.0}
+    names = sorted(one.id for one in METRICS if one.id != "device_time_ms")[:9]
+    more = dict.fromkeys(names, 1.0)
+    row = row_of(tmp_path, [record(0, values=values | more), record(1, values=values)], launches=2)
+    (note,) = row["notes"]  # type: ignore[misc]
+    assert note.startswith(f"in 1 of 2 launches only: {names[0]}, {names[1]}, ")
+    assert note.endswith(f"{names[5]} and 3 more")
+
+
+def test_compile_time_is_the_largest_as_later_launches_find_it_compiled(tmp_path: Path) -> None:
+    launches = [
+        record(launch, values={"device_time_ms": 1.0, "compile_time_s": seconds})
+        for launch, seconds in enumerate((104.0, 0.05, 0.06))
+    ]
+    assert row_of(tmp_path, launches)["compile_time_s"] == 104.0
+
+
+def test_a_note_that_contains_a_plus_stays_one_note(tmp_path: Path) -> None:
+    timing = Timing(timer="cpu", cache="cold", stop="max_time", samples=1, notes=("a+b", "c"))
+    check = Check(rms_ratio={"o": 0.1}, bound=1.0, method="fp64, heads 0+31 of 64")
+    row = row_of(tmp_path, [record(0, timing=timing, check=check)], launches=1)
+    assert row["notes"] == ["a+b", "c"]
+    assert row["check_method"] == ["fp64, heads 0+31 of 64"]
+
+
 def test_rows_left_behind_by_a_kill_are_derived_anew(tmp_path: Path) -> None:
     with RunWriter.create(tmp_path, meta(1)) as writer:
         writer.write_points(derive_rows(read_run(writer.path)))
@@ -197,8 +252,9 @@ def test_rows_left_behind_by_a_kill_are_derived_anew(tmp_path: Path) -> None:
 
 
 def test_rows_survive_the_way_through_parquet(tmp_path: Path) -> None:
+    timing = Timing(timer="cpu", cache="cold", stop="max_time", samples=1, notes=("a+b", "c"))
     with RunWriter.create(tmp_path, meta(1)) as writer:
-        writer.append(record(0))
+        writer.append(record(0, timing=timing))
         rows = derive_rows(read_run(writer.path))
         writer.write_points(rows)
     stored = read_run(writer.path).rows

@@ -69,7 +69,7 @@ def test_a_run_with_good_and_bad_backends_ends_with_a_row_for_each(
     }
     assert "SIGSEGV during first calls" in rows["segfaults"]["reason"]
     assert rows["good"]["device_time_ms_p50"] > 0
-    assert rows["good"]["version"] == "1.2"
+    assert rows["good"]["version"] == ["1.2"]
     assert rows["wrong"]["device_time_ms_p50"] is None
     assert rows["wrong"]["rms_ratio"] == pytest.approx(0.5)
     assert found.status is RunStatus.COMPLETE

@@ -7,11 +7,14 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchx.core.axes import AxisSpec
+from benchx.core.errors import ScenarioError
 from benchx.core.point import Point
-from benchx.scenario import Scenario, Vocabulary, expand
+from benchx.scenario import OpWords, Scenario, Vocabulary, expand
 
 Loaded = Callable[..., Scenario]
 
@@ -179,3 +182,12 @@ def test_zipped_axes_move_together(
     )
     found = [(p.params["heads"], int(str(p.params["seqlens"])), p.params["width"]) for p in points]
     assert found == [(*row, width) for row in rows for width in widths]
+
+
+@pytest.mark.parametrize("name", ["outcome", "version", "cache", "device_time_ms", "ttft_ms_p50"])
+def test_an_axis_named_like_a_column_of_the_rows_is_refused(name: str) -> None:
+    """Its values would stand in the place of the outcome, the version, a figure."""
+    axes = {name: AxisSpec(type="int", doc="somebody's axis")}
+    words = OpWords(axes=axes, backends=("b",), problem=lambda _params: None)
+    with pytest.raises(ScenarioError, match=rf"axes\.{name}: an axis can't be named '{name}'"):
+        expanded(Vocabulary(ops={"mix": words}), backends=["b"], axes={name: [1, 2]})

@@ -50,6 +50,49 @@ def test_points_carry_the_load_and_what_the_workload_says(points) -> None:  # no
     }
 
 
+SUITE = """\
+schema: 1
+name: suite
+title: Which is faster?
+kind: suite
+parts:
+  - {{name: a, title: A, kind: serving, engine: {{name: vllm, model: m}}, {rest}}}
+  - {{name: b, title: B, kind: serving, engine: {{name: vllm, {other}}}, {rest}}}
+"""
+REST = (
+    "workload: {dataset: random, input_len: 1k, output_len: 128, requests: 10}, "
+    "axes: {concurrency: 1}"
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "model: n",
+        "model: m, trust_remote_code: true",
+        "model: m, args: {x: 1}",
+        "model: m, env: {X: '1'}",
+    ],
+)
+def test_parts_that_differ_in_model_or_engine_only_are_two_points(points, other: str) -> None:  # noqa: ANN001
+    first, second = points(SUITE.format(rest=REST, other=other))
+    assert first.params == second.params
+    assert first.point_id != second.point_id
+    assert first.group_id != second.group_id
+
+
+def test_parts_that_differ_in_the_workload_only_are_two_points(points) -> None:  # noqa: ANN001
+    text = SUITE.format(rest=REST, other="model: m")
+    first, second = points(text.replace("requests: 10", "requests: 10, salted: false", 1))
+    assert first.point_id != second.point_id
+
+
+def test_parts_that_differ_in_nothing_but_name_and_price_are_refused(points) -> None:  # noqa: ANN001
+    text = SUITE.format(rest=REST, other="model: m").replace("title: B?", "title: B, cost: {}")
+    with pytest.raises(ScenarioError, match="is in part 0 too, measured the same way"):
+        points(text)
+
+
 def test_lengths_can_be_swept_together(points) -> None:  # noqa: ANN001
     text = TEXT.replace("input_len: 1k, output_len: 128, ", "") + "zip: [[input_len, output_len]]\n"
     text = text.replace(

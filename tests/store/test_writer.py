@@ -5,13 +5,15 @@ import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
 from benchx.store import LaunchInfo, RunMeta, RunStatus, RunWriter, read_run
-from benchx.store.points import ROW_RULES, PointTable, write_points
+from benchx.store.points import ROW_RULES, PointTable, read_points, write_points
 from benchx.store.run import POINTS_FILE
 
 Build = Callable[..., LaunchRecord]
@@ -273,7 +275,36 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
-def test_an_axis_with_numbers_and_words_is_stored_as_text(tmp_path: Path, meta: RunMeta) -> None:
+def test_an_axis_with_numbers_and_words_is_stored_as_text_and_read_with_its_types(
+    tmp_path: Path, meta: RunMeta
+) -> None:
+    rows = (
+        {"a": 1, "b": 1, "c": True},
+        {"a": "x", "b": 2.5, "c": 0.5},
+        {"a": None, "b": None, "c": "1"},
+        {"a": "1", "b": 3, "c": False},
+    )
     with RunWriter.create(tmp_path, meta) as writer:
-        writer.write_points([{"a": 1, "b": 1}, {"a": "x", "b": 2.5}])
-    assert read_run(writer.path).rows == ({"a": "1", "b": 1.0}, {"a": "x", "b": 2.5})
+        writer.write_points(rows)
+    read = read_run(writer.path).rows
+    assert read == rows
+    assert [type(row["a"]) for row in read] == [int, str, type(None), str]
+    text = pq.read_table(writer.path / POINTS_FILE).column("a").to_pylist()
+    assert text == ["1", "x", None, "1"]
+
+
+def test_words_of_several_launches_are_a_list_in_the_file(tmp_path: Path, meta: RunMeta) -> None:
+    rows = ({"notes": ["a+b", "c"]}, {"notes": None})
+    with RunWriter.create(tmp_path, meta) as writer:
+        writer.write_points(rows)
+    assert read_run(writer.path).rows == rows
+    column = pq.read_table(writer.path / POINTS_FILE).schema.field("notes")
+    assert column.type == pa.list_(pa.string())
+
+
+def test_the_axes_of_a_run_are_those_of_its_plan(tmp_path: Path, meta: RunMeta) -> None:
+    with RunWriter.create(tmp_path, meta) as writer:
+        writer.write_points([{"op": "copy"}])
+    run = read_run(writer.path)
+    assert run.axes == tuple(meta.plan[0].point.params)
+    assert read_points(writer.path / POINTS_FILE).axes == run.axes
