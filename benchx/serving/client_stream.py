@@ -10,8 +10,8 @@ import orjson
 from benchx.serving.client_fields import payload_of, usage_in, usage_of
 from benchx.serving.client_finish import finish_fault
 from benchx.serving.client_mould import Mould
-from benchx.serving.client_window import Window
-from benchx.serving.http_capture import Fault
+from benchx.serving.client_window import Window, windows_of
+from benchx.serving.http_capture import Capture, Fault
 from benchx.serving.request import RequestOutcome, Usage
 from benchx.serving.sse import SseError, SseEvent, SseParser
 
@@ -195,6 +195,21 @@ class StreamReader:
             self.tokens_known = False
         self.arrivals_ns.append(stamp_ns)
         self.chunk_tokens.append(1 if tokens is None else tokens)
+
+
+def has_payload(capture: Capture) -> bool:
+    """Whether what arrived until now holds anything that the model generated.
+
+    Role-only chunks and comments don't count; of an answer that is no stream, any byte does.
+    """
+    if "event-stream" not in capture.headers.get("content-type", "").lower():
+        return bool(capture.pieces)
+    reader = StreamReader()
+    for window in windows_of(capture.stamps_ns, capture.pieces):
+        reader.feed(window)
+        if reader.first_ns is not None:
+            return True
+    return False
 
 
 def error_fault(chunk: Mapping[str, Any], data: bytes) -> Fault:
