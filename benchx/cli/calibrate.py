@@ -145,15 +145,20 @@ def _client(loads: Sequence[CalibrationLoad], *, as_json: bool) -> None:
         )
 
 
-def _load_row(load: CalibrationLoad, found: Calibration) -> dict[str, str]:
+def _load_row(load: CalibrationLoad, found: Calibration) -> dict[str, str | None]:
+    tail, unsupported = f"{found.ttft_error_ms_tail:+.2f}", found.ttft_error_ms_p99 is None
     return {
         "load": load.label,
         "TTFT error ms": f"{found.ttft_error_ms_mean:+.2f}",
-        "p99": f"{found.ttft_error_ms_p99:+.2f}",
+        "p99": f"{tail} (max)" if unsupported else tail,
         "of it receiving": f"{found.receive_lag_ms_mean:+.2f}",
-        "TPOT error": f"{found.tpot_error:.3%}",
-        "send lag p99 ms": f"{found.send_lag_ms_p99:.2f}",
-        "CPU ms/1k tok": f"{found.cpu_ms_per_1000_tokens:.1f}",
+        "TPOT error": _shown(found.tpot_error, ".3%"),
+        "send lag p99 ms": _shown(found.send_lag_ms_p99, ".2f"),
+        "CPU ms/1k tok": _shown(found.cpu_ms_per_1000_tokens, ".1f"),
         "lost": str(found.lost),
         "check": "ok" if found.passed else "OFF",
     }
+
+
+def _shown(value: float | None, form: str) -> str | None:
+    return None if value is None else format(value, form)

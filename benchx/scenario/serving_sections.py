@@ -237,9 +237,9 @@ class TimeoutSection(Settings):
 
     Attributes:
         connect_s: Until a connection stands.
-        first_byte_s: From sending to the first byte of the answer's body; its headers, which
-            engines send at once, don't count.
-        idle_s: Between two reads of the body.
+        first_byte_s: From sending to the first generated content; headers and a chunk that names
+            the role, which engines send at once, don't count.
+        idle_s: Between two reads of the body, from then on.
         total_s: From sending to the end.
     """
 

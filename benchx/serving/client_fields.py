@@ -110,16 +110,17 @@ def usage_of(found: Mapping[str, Any]) -> Usage:
     )
     cost = found.get("cost")
     return Usage(
-        prompt_tokens=_count(found.get("prompt_tokens")),
-        completion_tokens=_count(found.get("completion_tokens")),
-        cached_tokens=next((n for n in map(_count, cached) if n is not None), None),
-        reasoning_tokens=_count(
+        prompt_tokens=count_of(found.get("prompt_tokens")),
+        completion_tokens=count_of(found.get("completion_tokens")),
+        cached_tokens=next((n for n in map(count_of, cached) if n is not None), None),
+        reasoning_tokens=count_of(
             completion.get("reasoning_tokens", found.get("reasoning_tokens")),
         ),
         cost=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
     )
 
 
-def _count(value: object) -> int | None:
+def count_of(value: object) -> int | None:
+    """A whole number from 0 on; None for everything else."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and isinstance(value, int) and value >= 0 else None

@@ -7,11 +7,11 @@ JSON with another string in the one place: every other field has the value that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, takewhile
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
@@ -20,12 +20,12 @@ from benchx.serving.client_window import WINDOW_BYTES
 
 _BLANK = (b"\r\n\r\n", b"\n\n")
 
-_OTHER = "another text"
+OTHER = "another text"
 """Put in the place of a chunk's text, to see that this is the place where it stands."""
 
-_VISIBLE, _REASONING = Payload(visible=_OTHER), Payload(reasoning=_OTHER)
+_VISIBLE, _REASONING = Payload(visible=OTHER), Payload(reasoning=OTHER)
 
-_NEEDLE_BYTES = 24
+NEEDLE_BYTES = 24
 """Searched for between two texts; a search for all that is between them takes five times longer."""
 
 
@@ -38,11 +38,15 @@ class Run:
         complete: Where each is complete: places in the bytes that were searched. A blank line is
             one with its CR, whether or not an LF follows.
         end: Where the last one ends, an LF included.
+        totals: Tokens generated until the end of each, where their usage tells.
+        usage: That of the last one.
     """
 
     text: str
     complete: Sequence[int]
     end: int
+    totals: Sequence[int] = ()
+    usage: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Mould:
@@ -57,11 +61,13 @@ class Mould:
         expected: What a chunk with the other text between them holds.
     """
 
+    has_usage = False
+
     def __init__(self, head: bytes, tail: bytes, expected: Payload) -> None:
         self.is_reasoning, self._expected = expected == _REASONING, expected
-        self._tail, self._needle = tail, head[-_NEEDLE_BYTES:]
-        self._gap = tail + head[:-_NEEDLE_BYTES]
-        self._needle_at = max(len(head) - _NEEDLE_BYTES, 0)
+        self._tail, self._needle = tail, head[-NEEDLE_BYTES:]
+        self._gap = tail + head[:-NEEDLE_BYTES]
+        self._needle_at = max(len(head) - NEEDLE_BYTES, 0)
         self._lf_bytes = int(tail.endswith(b"\r\n"))
 
     @classmethod
@@ -71,9 +77,10 @@ class Mould:
         Args:
             event: All its bytes, which a reader has read without a fault.
         """
-        payload = _only_text(event)
-        if payload is None:
+        found = only_text(event)
+        if found is None or found[1] is not None:
             return None
+        payload = found[0]
         text = (payload.visible or payload.reasoning).encode()
         place = event.rfind(b'"%b"' % text) + 1
         head, tail = event[:place], event[place + len(text) :]
@@ -116,10 +123,10 @@ class Mould:
         return gap.startswith(self._tail) and _makes(self._expected, head, self._tail)
 
     def _run_of(self, insides: Sequence[bytes], start: int) -> Run | None:
-        text = _text_of(insides)
+        text = text_of(insides)
         if text is None:
-            insides = list(takewhile(lambda inside: _text_of([inside]), insides))
-            text = _text_of(insides)
+            insides = list(takewhile(lambda inside: text_of([inside]), insides))
+            text = text_of(insides)
         if text is None:
             return None
         around = len(self._gap) + len(self._needle)
@@ -128,7 +135,7 @@ class Mould:
         return Run(text, complete, complete[-1] + self._lf_bytes)
 
 
-def _text_of(insides: Sequence[bytes]) -> str | None:
+def text_of(insides: Sequence[bytes]) -> str | None:
     """The text of JSON strings, given what stands between their quotes; None if one is no string.
 
     An empty one counts as none. All are parsed as one array, which proves each of them if it yields
@@ -150,13 +157,16 @@ def _makes(expected: Payload, head: bytes, tail: bytes) -> bool:
     chunk before, unseen.
     """
     around = head + tail
-    if _OTHER.encode() in around or b"\\" in around:
+    if OTHER.encode() in around or b"\\" in around:
         return False
-    return _only_text(head + _OTHER.encode() + tail) == expected
+    return only_text(head + OTHER.encode() + tail) == (expected, None)
 
 
-def _only_text(event: bytes) -> Payload | None:
-    """What an event holds if it is a chunk with text of one kind and nothing else, else None."""
+def only_text(event: bytes) -> tuple[Payload, Mapping[str, Any] | None] | None:
+    """What an event holds, and its usage, if it is a chunk with text of one kind and nothing else.
+
+    None for every other event.
+    """
     begin = len(b"data:") if event.startswith(b"data:") else 0
     end = next((-len(blank) for blank in _BLANK if event.endswith(blank)), 0)
     data = event[begin:end]
@@ -167,13 +177,15 @@ def _only_text(event: bytes) -> Payload | None:
     except orjson.JSONDecodeError:
         return None
     choices = chunk.get("choices") if isinstance(chunk, dict) else None
-    if not isinstance(choices, list) or len(choices) != 1 or usage_in(chunk) is not None:
+    if not isinstance(choices, list) or len(choices) != 1:
         return None
     choice = choices[0]
-    if not isinstance(choice, dict) or choice.get("finish_reason"):
-        return None
-    if choice.get("error") or chunk.get("error"):
+    if not isinstance(choice, dict) or any(
+        (choice.get("finish_reason"), choice.get("error"), chunk.get("error"))
+    ):
         return None
     payload = payload_of(choice)
     is_text = bool(payload.visible) != bool(payload.reasoning)
-    return payload if is_text and not payload.is_tool and not payload.tokens else None
+    if not is_text or payload.is_tool or payload.tokens:
+        return None
+    return payload, usage_in(chunk)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import orjson
 
 from benchx.serving.client_fields import payload_of, usage_in, usage_of
 from benchx.serving.client_finish import finish_fault
-from benchx.serving.client_mould import Mould
-from benchx.serving.client_window import Window
-from benchx.serving.http_capture import Fault
+from benchx.serving.client_mould import Mould, Run
+from benchx.serving.client_mould_usage import UsageMould, mould_of
+from benchx.serving.client_window import Window, windows_of
+from benchx.serving.http_capture import Capture, Fault
 from benchx.serving.request import RequestOutcome, Usage
 from benchx.serving.sse import SseError, SseEvent, SseParser
 
@@ -54,7 +56,7 @@ class StreamReader:
         self.usage: Usage | None = None
         self.fault: Fault | None = None
         self.events = 0
-        self._mould: Mould | None = None
+        self._mould: Mould | UsageMould | None = None
         self._mould_due, self._mould_gap = 0, 1
 
     @property
@@ -82,6 +84,8 @@ class StreamReader:
         """Read chunks that are known but for their text; where they end, 0 if there are none."""
         if self._mould is None or not self._sse.is_between_events:
             return 0
+        if self._mould.has_usage and self._counted is None:
+            return 0  # from where its usage grows is not known
         run = self._mould.run(window.data, start)
         if run is None:
             return 0
@@ -89,9 +93,17 @@ class StreamReader:
         self.events += count
         (self._reasoning if self._mould.is_reasoning else self._text).append(run.text)
         self.arrivals_ns += window.stamps_ns(run.complete)
-        self.chunk_tokens += [1] * count
+        self.chunk_tokens += self._tokens_of(run)
         self._mould_gap = 1
         return run.end
+
+    def _tokens_of(self, run: Run) -> list[int]:
+        """Tokens of each chunk of a run: by how much its usage grew, else 1."""
+        if not run.totals:
+            return [1] * len(run.complete)
+        totals = [self._counted or 0, *run.totals]
+        self.usage, self._counted = usage_of(run.usage), totals[-1]
+        return [max(after - before, 0) for before, after in pairwise(totals)]
 
     def _exactly(self, window: Window, start: int) -> int:
         """Read up to the next blank line, whatever that is; where it ends."""
@@ -111,7 +123,7 @@ class StreamReader:
 
     def _learn(self, event: bytes) -> None:
         """Try to make a mould of an event; the more often that was in vain, the later again."""
-        self._mould = Mould.of(event) or self._mould
+        self._mould = mould_of(event) or self._mould
         self._mould_due = self.events + self._mould_gap
         self._mould_gap = min(2 * self._mould_gap, _LONGEST_GAP)
 
@@ -195,6 +207,21 @@ class StreamReader:
             self.tokens_known = False
         self.arrivals_ns.append(stamp_ns)
         self.chunk_tokens.append(1 if tokens is None else tokens)
+
+
+def has_payload(capture: Capture) -> bool:
+    """Whether what arrived until now holds anything that the model generated.
+
+    Role-only chunks and comments don't count; of an answer that is no stream, any byte does.
+    """
+    if "event-stream" not in capture.headers.get("content-type", "").lower():
+        return bool(capture.pieces)
+    reader = StreamReader()
+    for window in windows_of(capture.stamps_ns, capture.pieces):
+        reader.feed(window)
+        if reader.first_ns is not None:
+            return True
+    return False
 
 
 def error_fault(chunk: Mapping[str, Any], data: bytes) -> Fault:

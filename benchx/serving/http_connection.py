@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection on an asyncio transport: bytes are stamped the moment they arrive.
 
-Nothing here looks into a body; the time between the kernel and the stamp is one pass through the
-event loop. HTTP itself is read by llhttp (httptools).
+Nothing here looks into a body as it arrives; the time between the kernel and the stamp is one pass
+through the event loop. HTTP itself is read by llhttp (httptools).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import cast
 
 import httptools
 
+from benchx.serving.client_stream import has_payload
 from benchx.serving.http_capture import Capture, Fault
 from benchx.serving.request import RequestOutcome, TimeLimits
 
@@ -41,7 +42,7 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._read_bytes = self._check_at_bytes = self._line_bytes = 0
         self._checked_pieces = self._body_pieces = 0
-        self._head_done = self._complete = False
+        self._head_done = self._complete = self._begun = False
         self.reusable = False
 
     # What a client does with it.
@@ -58,7 +59,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(_Listener(self, self._pieces))
         self._read_bytes, self._check_at_bytes = 0, MAX_HEAD_BYTES
         self._line_bytes = self._checked_pieces = 0
-        self._head_done = self._complete = False
+        self._head_done = self._complete = self._begun = False
         capture.sent_ns = monotonic_ns()
         self._transport.write(payload)
         self._arm(min(self._limits.first_byte_s, self._limits.total_s))
@@ -205,19 +206,27 @@ class Connection(asyncio.Protocol):
         due: list[tuple[float, str]] = []
         total_s = limits.total_s - (now_ns - capture.sent_ns) / _NS
         due.append((total_s, f"not complete within {limits.total_s:g} s"))
-        # Engines send the headers at once and queue the request behind them: only a body has begun.
-        if capture.last_read_ns is None or not capture.pieces:
-            left_s = limits.first_byte_s - (now_ns - capture.sent_ns) / _NS
-            what = "no byte" if capture.last_read_ns is None else "nothing but headers"
-            due.append((left_s, f"{what} within {limits.first_byte_s:g} s"))
-        else:
+        # Engines send the headers at once, some a chunk that names the role as well, and queue the
+        # request behind them: an answer begins with its first payload.
+        self._begun = self._begun or has_payload(capture)
+        if self._begun and capture.last_read_ns is not None:
             left_s = limits.idle_s - (now_ns - capture.last_read_ns) / _NS
             due.append((left_s, f"nothing for {limits.idle_s:g} s in the middle of the answer"))
+        else:
+            left_s = limits.first_byte_s - (now_ns - capture.sent_ns) / _NS
+            due.append((left_s, f"{_until_now(capture)} within {limits.first_byte_s:g} s"))
         next_s, reason = min(due)
         if next_s <= 0:
             self._fail(RequestOutcome.TIMEOUT, reason)
         else:
             self._arm(next_s + 0.001)
+
+
+def _until_now(capture: Capture) -> str:
+    """What there is of an answer that has not begun."""
+    if capture.last_read_ns is None:
+        return "no byte"
+    return "nothing generated" if capture.pieces else "nothing but headers"
 
 
 class _Listener:

@@ -206,9 +206,10 @@ class TimeLimits:
 
     Attributes:
         connect_s: Until a connection stands (TLS included).
-        first_byte_s: From sending until the first byte of the response's body; engines send the
-            headers at once, and queue the request behind them.
-        idle_s: Between two reads of the body.
+        first_byte_s: From sending until the first generated payload; engines send the headers at
+            once, some a chunk that names the role as well, and queue the request behind them. Of an
+            answer that is not streamed: until the first byte of the body.
+        idle_s: Between two reads of the body, from that payload on.
         total_s: From sending until the response is complete.
     """
 

@@ -135,7 +135,7 @@ def main() -> None:
     """Measure what is asked for."""
     given = arguments()
     burst = CalibrationLoad(concurrency=256, requests=512, output_tokens=TOKENS, pace=PACED)
-    steady = CalibrationLoad(rate_req_s=40.0, requests=300, output_tokens=TOKENS, pace=PACED)
+    steady = CalibrationLoad(rate_req_s=40.0, requests=500, output_tokens=TOKENS, pace=PACED)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "replay": lambda: replay(TOKENS),
         "fixed_work": lambda: cost(root_url(given.url)),

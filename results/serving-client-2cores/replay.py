@@ -32,13 +32,20 @@ class _Nowhere(asyncio.Transport):
 
 
 def replay(tokens: int) -> dict[str, Any]:
-    """CPU-ms per 1,000 tokens of receiving and of decoding, by events per read."""
-    return {f"events_per_read_{events}": _cost(tokens, events) for events in EVENTS_PER_READ}
+    """CPU-ms per 1,000 tokens of receiving and of decoding, by events per read.
+
+    Once with usage at the end, once with usage in every chunk (`..._chunk_usage`).
+    """
+    return {
+        f"events_per_read_{events}{kind}": _cost(tokens, events, chunk_usage=bool(kind))
+        for kind in ("", "_chunk_usage")
+        for events in EVENTS_PER_READ
+    }
 
 
-def _cost(tokens: int, events: int) -> dict[str, float]:
+def _cost(tokens: int, events: int, *, chunk_usage: bool) -> dict[str, float]:
     """The least of some rounds, which is the one that nothing else disturbed."""
-    reads = _reads(tokens, events)
+    reads = _reads(tokens, events, chunk_usage=chunk_usage)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         rounds = [runner.run(_round(reads, tokens)) for _ in range(ROUNDS)]
     per_1000 = 1e6 / (ANSWERS * tokens)
@@ -48,11 +55,18 @@ def _cost(tokens: int, events: int) -> dict[str, float]:
     }
 
 
-def _reads(tokens: int, events: int) -> list[bytes]:
+def _reads(tokens: int, events: int, *, chunk_usage: bool) -> list[bytes]:
     """One answer of the ground-truth server, cut after so many events."""
     truth = Truth(key="", received_ns=0)
     pace = Pace(ttft_ms=0.0, token_ms=0.0)
-    stream = Stream(total=tokens, chat=True, pace=pace, prompt_tokens=100, truth=truth)
+    stream = Stream(
+        total=tokens,
+        chat=True,
+        pace=pace,
+        prompt_tokens=100,
+        chunk_usage=chunk_usage,
+        truth=truth,
+    )
     sent = [stream.role(), *(stream.next_chunk(0) for _ in range(tokens)), stream.end()]
     reads = [b"".join(sent[first : first + events]) for first in range(0, len(sent), events)]
     return [_HEAD + reads[0], *reads[1:]]

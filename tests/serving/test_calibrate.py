@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -95,6 +97,98 @@ def test_a_wrong_count_of_tokens_fails() -> None:
     found = calibration(pair)
     assert found.wrong_tokens == 1
     assert not found.passed
+
+
+def test_a_request_without_a_first_token_is_lost_and_makes_no_figure() -> None:
+    timed = result(0, sent=0, first=100, last=120)
+    outcome = LoadOutcome(
+        results=(timed, replace(timed, index=1, first_token_ns=None)), reports=(REPORT,)
+    )
+    truths = {str(i): truth(i, received=0, first=100, last=120) for i in range(2)}
+    found = compare(outcome, truths, open_loop=False)
+    assert (found.lost, found.ttft_error_ms_mean, found.receive_lag_ms_mean) == (1, 0, 0)
+
+
+def test_where_no_time_per_token_can_be_compared_nothing_passes() -> None:
+    pair = (
+        result(0, sent=0, first=100, last=100, tokens=1),
+        truth(0, received=0, first=100, last=100, tokens=1),
+    )
+    found = calibration(pair)
+    assert found.tpot_error is None
+    assert not found.passed
+
+
+@pytest.mark.parametrize(("requests", "supported"), [(499, False), (500, True)])
+def test_too_few_requests_have_no_99th_percentile_and_are_judged_by_the_worst(
+    requests: int, supported: bool
+) -> None:
+    good = [
+        (
+            result(i, sent=0, first=100, last=120),
+            truth(i, received=0, first=100, last=120),
+        )
+        for i in range(requests - 1)
+    ]
+    late = (
+        result(requests, sent=0, first=200, last=220),
+        truth(requests, received=0, first=100, last=120),
+    )
+    found = calibration(*good, late)
+    assert (found.ttft_error_ms_p99 is not None) is supported
+    assert (found.send_lag_ms_p99 is not None) is supported
+    assert found.ttft_error_ms_max == 100
+    assert found.passed is supported
+    assert calibration(*good).passed
+
+
+def test_figures_that_don_t_exist_are_null_in_json() -> None:
+    one = (
+        result(0, sent=0, first=100, last=120, tokens=0),
+        truth(0, received=0, first=100, last=120, tokens=0),
+    )
+    plain = calibration(one).to_json()
+    assert plain["cpu_ms_per_1000_tokens"] is None
+    assert json.loads(json.dumps(plain, allow_nan=False)) is not None
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_the_server_tells_usage_in_every_chunk_where_it_is_asked_for(
+    api: Literal["chat", "completions"],
+) -> None:
+    load = CalibrationLoad(
+        concurrency=2, requests=4, output_tokens=8, pace=FAST, api=api, chunk_usage=True
+    )
+    found = calibrate_client(load)
+    assert (found.lost, found.wrong_tokens) == (0, 0)
+    stream = Stream(
+        total=8,
+        chat=api == "chat",
+        pace=FAST,
+        prompt_tokens=5,
+        chunk_usage=True,
+        truth=Truth(key="", received_ns=0),
+    )
+    chunks = [stream.next_chunk(0) for _ in range(8)]
+    for tokens, chunk in enumerate(chunks, 1):
+        usage = {"prompt_tokens": 5, "total_tokens": 5 + tokens, "completion_tokens": tokens}
+        assert json.loads(chunk.split(b"data: ")[1].split(b"\n")[0])["usage"] == usage
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked"), [("vllm", True), ("sglang", True), ("endpoint", False)]
+)
+def test_an_engine_s_loads_are_tried_with_the_usage_that_it_is_asked_for(
+    engine: str, asked: bool
+) -> None:
+    point = Point(
+        kind="serving",
+        subject="random",
+        backend=engine,
+        params={"concurrency": 1, "input_len": 16, "output_len": 1},
+    )
+    (load,) = loads_of([point], FAST)
+    assert (load.chunk_usage, load.output_tokens) == (asked, 2)
 
 
 @pytest.mark.parametrize(

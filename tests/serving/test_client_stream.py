@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchx.serving.client_mould import Mould
+from benchx.serving.client_mould_usage import UsageMould, mould_of
 from benchx.serving.client_stream import StreamReader
 from benchx.serving.client_window import WINDOW_BYTES, Window, windows_of
 
@@ -238,3 +239,114 @@ def test_a_changed_head_that_puts_the_text_elsewhere_ends_the_run() -> None:
     run = mould.run(good + moved, 0)
     assert run is not None
     assert run.text == "a"
+
+
+def counted(text: str, total: object, index: int = 7, **more: object) -> bytes:
+    """A usual chunk with a usage behind it, as vLLM and SGLang write it."""
+    usage = {"prompt_tokens": 12, "total_tokens": 12, "completion_tokens": total} | more
+    return usual(text, index, usage=usage)
+
+
+DETAILS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
+    [
+        *({}, {}, {}, {"details": None}, {"details": {"cached_tokens": 1}}, {"a": {"b": {"c": 1}}}),
+        *({"x": "}"}, {"x": "{"}, {"x": '"usage":{'}),
+    ]
+)
+COUNTED = st.tuples(
+    TEXT,
+    st.one_of(st.integers(0, 10**6), st.sampled_from([None, -1, 1.5, True, "3", 10**30])),
+    st.sampled_from([7, 7, 7, 8, 10]),
+    DETAILS,
+).map(lambda one: counted(*one[:3], **one[3]))
+COUNTED_STREAM = st.lists(
+    st.one_of(COUNTED, COUNTED, COUNTED, COUNTED.map(lambda event: event * 3), ODD, EVENT),
+    max_size=20,
+).map(b"".join)
+
+
+@given(COUNTED_STREAM, st.lists(st.integers(0, 5000), max_size=20))
+def test_any_cut_of_chunks_with_usage_gives_what_parsing_every_event_gives(
+    stream: bytes, places: list[int]
+) -> None:
+    pieces = cut(stream, places)
+    assert read(StreamReader(), pieces) == read_one_by_one(pieces)
+
+
+@given(
+    COUNTED_STREAM, st.lists(st.integers(0, 5000), max_size=3), st.binary(min_size=1, max_size=3)
+)
+def test_damaged_bytes_among_usage_are_found_as_they_are_by_parsing_every_event(
+    stream: bytes, places: list[int], damage: bytes
+) -> None:
+    damaged = damage.join(cut(stream, places))
+    assert read(StreamReader(), [damaged]) == read_one_by_one([damaged])
+
+
+@given(st.lists(st.tuples(TEXT, st.integers(0, 5)), min_size=2, max_size=40), st.data())
+def test_usage_that_grows_tells_the_tokens_of_every_chunk(
+    chunks: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    total, events = 0, []
+    for text, grown in chunks:
+        total += grown
+        events.append(counted(text, total))
+    pieces = cut(b"".join(events), data.draw(st.lists(st.integers(0, 9000), max_size=20)))
+    found = read(StreamReader(), pieces)
+    assert found == read_one_by_one(pieces)
+    assert sum(found["chunk_tokens"]) == total  # type: ignore[call-overload]
+    assert found["usage"].completion_tokens == total  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [counted("a", total) for total in range(1, 10)],
+        [counted("a", 3 * total) for total in range(1, 10)],
+        [counted(text, place) for place, text in enumerate(("x", "\n", '"', "\\", "ü", "{", "}"))],
+        [counted("a", index, index) for index in range(1, 10)],
+        [counted("a", total).replace(b"content", b"reasoning") for total in range(1, 10)],
+        [counted("a", total).replace(b"\n\n", b"\r\n\r\n") for total in range(1, 10)],
+        [counted("a", total).replace(b'"usage":', b'"usage": ') for total in range(1, 10)],
+        [counted("a", total, details={"cached_tokens": total}) for total in range(1, 10)],
+    ],
+)
+def test_all_chunks_with_usage_but_the_first_are_known(events: list[bytes]) -> None:
+    reader = CountingReader()
+    read(reader, [usual("", usage={"completion_tokens": 0}), *events])
+    assert (len(reader.arrivals_ns), reader.known) == (len(events), len(events) - 1)
+
+
+def test_a_chunk_without_text_does_not_undo_the_run_before_it() -> None:
+    reader = CountingReader()
+    good = [counted("a", total) for total in range(1, 31)]
+    found = read(reader, [b"".join(good) + counted("", 31) + b"".join(good)])
+    assert found == read_one_by_one([b"".join(good) + counted("", 31) + b"".join(good)])
+    assert reader.known >= 57
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        usual("a"),
+        counted("", 1),
+        usual("a", usage=None),
+        counted("a", 1).replace(b'"choices"', b'"usage":{},"choices"'),
+        usual("a", usage={"completion_tokens": 1}, error="no"),
+        usual("a", completion_tokens=3, usage={"completion_tokens": 1}),
+        counted("a", 1).replace(b"null", b'"stop"'),
+        counted("a", 1, x="}"),
+    ],
+)
+def test_what_is_more_than_a_text_and_a_usage_has_no_mould(event: bytes) -> None:
+    assert UsageMould.of(event) is None
+
+
+def test_usage_that_begins_late_is_read_event_by_event() -> None:
+    """From where it grew is not known, so no chunk's tokens are."""
+    pieces = [usual("a"), *(counted("b", total) for total in range(2, 9))]
+    reader = CountingReader()
+    found = read(reader, pieces)
+    assert found == read_one_by_one(pieces)
+    assert not found["tokens_known"]
+    assert isinstance(mould_of(pieces[1]), UsageMould)

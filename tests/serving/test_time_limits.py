@@ -59,6 +59,35 @@ def test_headers_that_come_at_once_do_not_shorten_the_wait_for_the_first_token(
         expect(result, "ok")
 
 
+@pytest.mark.parametrize("early", [delta({"role": "assistant", "content": ""}), b": queued\n\n"])
+@pytest.mark.parametrize("takes_s", [0.5, 30.0])
+def test_what_is_no_payload_does_not_shorten_the_wait_for_the_first_token(
+    takes_s: float, early: bytes, desk: SimpleNamespace
+) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(desk.chunked + desk.framed(early))
+        await writer.drain()
+        await asyncio.sleep(takes_s)
+        writer.write(desk.framed(A + STOP + DONE) + b"0\r\n\r\n")
+
+    limits = replace(QUICK, first_byte_s=2.0, idle_s=0.1, total_s=20.0)
+    result = desk.with_server(answer, limits=limits)
+    if takes_s > limits.first_byte_s:
+        expect(result, "timeout", "nothing generated within 2 s")
+    else:
+        expect(result, "ok")
+
+
+def test_an_answer_in_one_piece_begins_with_its_first_byte(desk: SimpleNamespace) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(desk.whole(b" " * 100, kind="application/json")[:-50])
+        await writer.drain()
+        await asyncio.sleep(30)
+
+    limits = replace(QUICK, first_byte_s=20.0, total_s=20.0)
+    expect(desk.with_server(answer, limits=limits), "timeout", "nothing for 0.3 s")
+
+
 def test_a_stream_that_stalls_is_a_timeout_and_keeps_its_tokens(desk: SimpleNamespace) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(desk.chunked + desk.framed(A))

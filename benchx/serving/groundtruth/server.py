@@ -128,6 +128,7 @@ class Served(asyncio.Protocol):
             chat=url.startswith(b"/v1/chat"),
             pace=self._pace,
             prompt_tokens=len(body) // 5,
+            chunk_usage=bool((request.get("stream_options") or {}).get("continuous_usage_stats")),
             truth=truth,
         )
         self._start(self._stream)

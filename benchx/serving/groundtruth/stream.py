@@ -60,6 +60,8 @@ class Stream:
         total: Tokens to send.
         chat: Which API.
         pace: When.
+        prompt_tokens: Tokens of the prompt, as usage tells them.
+        chunk_usage: Whether every chunk carries usage (`continuous_usage_stats`).
         truth: What happened until now.
     """
 
@@ -67,6 +69,7 @@ class Stream:
     chat: bool
     pace: Pace
     prompt_tokens: int
+    chunk_usage: bool = False
     truth: Truth
 
     def due_ns(self) -> int:
@@ -96,12 +99,15 @@ class Stream:
     def end(self) -> bytes:
         """Usage, `[DONE]` and the end of the chunked body."""
         kind = "chat.completion.chunk" if self.chat else "text_completion"
-        usage = (
-            f'{{"prompt_tokens":{self.prompt_tokens},"completion_tokens":{self.truth.tokens},'
-            f'"total_tokens":{self.prompt_tokens + self.truth.tokens}}}'
-        )
-        event = f'data: {{"id":"truth","object":"{kind}","choices":[],"usage":{usage}}}\n\n'
+        event = f'data: {{"id":"truth","object":"{kind}","choices":[]{self._usage()}}}\n\n'
         return framed(event) + framed("data: [DONE]\n\n") + b"0\r\n\r\n"
+
+    def _usage(self) -> str:
+        tokens = self.truth.tokens
+        return (
+            f',"usage":{{"prompt_tokens":{self.prompt_tokens},'
+            f'"total_tokens":{self.prompt_tokens + tokens},"completion_tokens":{tokens}}}'
+        )
 
     def _event(self, text: str, *, last: bool) -> bytes:
         finish = '"length"' if last else "null"
@@ -110,14 +116,14 @@ class Stream:
         return framed(
             'data: {"id":"truth","object":"text_completion","created":1700000000,"model":"truth",'
             f'"choices":[{{"index":0,"text":"{text}","logprobs":null,"finish_reason":{finish},'
-            '"stop_reason":null}]}\n\n'
+            f'"stop_reason":null}}]{self._usage() if self.chunk_usage else ""}}}\n\n'
         )
 
     def _delta(self, delta: str, finish: str) -> bytes:
         return framed(
             'data: {"id":"truth","object":"chat.completion.chunk","created":1700000000,'
             f'"model":"truth","choices":[{{"index":0,"delta":{delta},"logprobs":null,'
-            f'"finish_reason":{finish}}}]}}\n\n'
+            f'"finish_reason":{finish}}}]{self._usage() if self.chunk_usage else ""}}}\n\n'
         )
 
 
