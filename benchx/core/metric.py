@@ -307,7 +307,9 @@ CACHED_SHARE = _metric(
 )  # fmt: skip
 SPENT = _metric(
     "spent_usd", "USD", Direction.LOWER, "charged by the service",
-    "sum of usage.cost over all requests that tell it", _SERVING,
+    "sum of usage.cost over all requests of the point that tell it, those of its warm-up and of "
+    "every load of a search included",
+    _SERVING,
 )  # fmt: skip
 SLO_CONCURRENCY = _metric(
     "slo_in_flight_max", "requests", Direction.HIGHER, "highest concurrency within the SLO",
