@@ -291,7 +291,10 @@ SPENT = define(
     role=Role.DIAGNOSTIC,
     levels=SERVING,
     label="charged by the service",
-    formula="sum of usage.cost over all requests that tell it",
+    formula=(
+        "sum of usage.cost over all requests of the point that tell it, those of its warm-up and "
+        "of every load of a search included"
+    ),
 )
 
 SLO_CONCURRENCY = define(

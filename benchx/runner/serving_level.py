@@ -23,6 +23,8 @@ from benchx.scenario.serving import ENGINE_AXES, engine_key
 from benchx.serving.engines.catalog import ENGINES
 from benchx.serving.engines.process import EngineFailed
 from benchx.serving.engines.session import RunningEngine, running, settings_from
+from benchx.serving.workloads.prompter import check_tokenizer
+from benchx.store.spending import Ledger
 
 if TYPE_CHECKING:
     from benchx.scenario import ServingPart
@@ -35,7 +37,7 @@ class ServingLevel:
     """See `Level`."""
 
     def __init__(self) -> None:
-        self._spent_usd: dict[int, float] = {}  # of this process, which is one launch, by part
+        self._ledgers: dict[str | None, Ledger] = {}
 
     def settings(self, part: ServingPart) -> dict[str, Any]:
         """See `Level.settings`; what no start of the engine could do with is said before any runs.
@@ -81,16 +83,24 @@ class ServingLevel:
             for point in group.points:
                 session.record(point, why.outcome, started_at=now(), reason=str(why))
             return
-        _EngineRun(group, settings, session, self._spent_usd).measure()
+        folder = session.spec.folder
+        if folder not in self._ledgers:
+            self._ledgers[folder] = Ledger(None if folder is None else Path(folder))
+        _EngineRun(group, settings, session, self._ledgers[folder]).measure()
 
 
 def _check_start(part: ServingPart, settings: Settings) -> None:
-    """Have the engine make its command line and address, swept settings at their first value."""
+    """Have the engine make its command line and address, swept settings at their first value.
+
+    Raises:
+        UsageError: It can make none, or `engine.tokenizer` can't be read.
+    """
     values = {name: one[0] for name, one in part.axes.items()} | part.fixed
     swept = {name: value for name, value in values.items() if name in ENGINE_AXES}
     engine, asked = ENGINES.get(part.engine.name), settings_from({**settings["engine"], **swept})
     engine.launch(asked, port=1)
-    engine.endpoint(asked, port=1)
+    endpoint = engine.endpoint(asked, port=1)
+    check_tokenizer(asked, engine.capabilities(asked), endpoint.api)
 
 
 def _check_file(settings: Settings) -> None:
@@ -106,11 +116,9 @@ def _check_file(settings: Settings) -> None:
 class _EngineRun:
     """One start of an engine and the points that it serves."""
 
-    def __init__(
-        self, group: Group, settings: Settings, session: Session, spent_usd: dict[int, float]
-    ) -> None:
+    def __init__(self, group: Group, settings: Settings, session: Session, ledger: Ledger) -> None:
         self._group, self._settings, self._session = group, settings, session
-        self._spent_usd = spent_usd
+        self._ledger = ledger
         self._started_at = now()
 
     def measure(self) -> None:
@@ -124,6 +132,8 @@ class _EngineRun:
                 _check_file(self._settings)
                 settings = engine_settings(self._settings, first)
                 with running(ENGINES.get(first.backend), settings, log=self._log()) as engine:
+                    charged_usd = engine.readiness.charged_usd
+                    self._ledger.add(self._group.part, charged_usd, "trial of the engine")
                     self._points(engine)
             except EngineFailed as error:
                 self._fail(error.outcome, str(error))
@@ -153,7 +163,7 @@ class _EngineRun:
     def _budget_usd(self) -> float | None:
         """What may still be charged; None: no limit."""
         limit: float | None = self._settings["load"].get("spend_limit_usd")
-        return None if limit is None else limit - self._spent_usd.get(self._group.part, 0.0)
+        return None if limit is None else limit - self._ledger.spent_usd(self._group.part)
 
     def _point(self, point: Point, engine: RunningEngine) -> None:
         measured = SearchedPoint if "search" in self._settings else ServingPoint
@@ -162,7 +172,7 @@ class _EngineRun:
             settings=self._settings,
             session=self._session,
             engine=engine,
-            budget_usd=self._budget_usd(),
+            ledger=self._ledger,
         )
         try:
             result = serving.measure()
@@ -173,8 +183,6 @@ class _EngineRun:
             reason = str(error)
             self._session.record(point, Outcome.CRASHED, started_at=self._started_at, reason=reason)
             return
-        part = self._group.part
-        self._spent_usd[part] = self._spent_usd.get(part, 0.0) + result.spent_usd
         self._session.record(
             point,
             result.outcome,

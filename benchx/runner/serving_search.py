@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.core.record import Timing
-from benchx.runner.serving_point import PointResult, ServingPoint
+from benchx.runner.serving_point import ServingPoint
+from benchx.runner.serving_result import PointResult
 from benchx.serving.load_search import Found, SearchPlan, search_highest
 
 _FOUND = {
@@ -32,27 +33,22 @@ class SearchedPoint(ServingPoint):
         results: dict[float, PointResult] = {}
 
         def meets(load: float) -> bool | None:
-            left_usd = self._left_usd(results.values())
-            if left_usd is not None and left_usd <= 0:
+            left_usd = self._left_usd()
+            if results and left_usd is not None and left_usd <= 0:
                 return None
-            result = results[load] = self._at(search["axis"], load, left_usd)
-            left_usd = self._left_usd(results.values())
-            if left_usd is not None and left_usd <= 0 and result.details["provenance"]["not_sent"]:
+            result = results[load] = self._at(search["axis"], load)
+            left_usd = self._left_usd()
+            if left_usd is not None and left_usd <= 0 and result.cut_short:
                 return None  # cut short, so that what it was like is not known
             share = result.details.get("values", {}).get(metric.GOODPUT_SHARE.id, 0.0)
-            return share >= search["attainment"] and _keeps_up(result)
+            return _bears(result) if share >= search["attainment"] else False
 
         found = search_highest(_plan(search), meets)
         best = next(iter(results.values())) if found.passing is None else results[found.passing]
         spent = sum(result.spent_usd for result in results.values())
         return replace(self._answer(search["axis"], found, results, best), spent_usd=spent)
 
-    def _left_usd(self, results: Iterable[PointResult]) -> float | None:
-        if self.budget_usd is None:
-            return None
-        return self.budget_usd - sum(result.spent_usd for result in results)
-
-    def _at(self, axis: str, load: float, left_usd: float | None) -> PointResult:
+    def _at(self, axis: str, load: float) -> PointResult:
         value = int(load) if axis == "concurrency" else load
         point = replace(self.point, params={**self.point.params, axis: value})
         return ServingPoint(
@@ -60,7 +56,7 @@ class SearchedPoint(ServingPoint):
             settings=self.settings,
             session=self.session,
             engine=self.engine,
-            budget_usd=left_usd,
+            ledger=self.ledger,
         ).measure()
 
     def _answer(
@@ -69,36 +65,15 @@ class SearchedPoint(ServingPoint):
         if best.outcome is not Outcome.OK:
             return best
         values, timing = dict(best.details["values"]), best.details["timing"]
+        spent_usd = sum(result.spent_usd for result in results.values())
+        if spent_usd:
+            values[metric.SPENT.id] = spent_usd
         if found.passing is not None:
             values[_FOUND[axis]] = float(found.passing)
         listed = ", ".join(f"{load:g}" for load in results)
         notes = (f"searched {axis} over {listed}", *_told(found), *_behind(axis, results))
         noted: Timing = replace(timing, notes=(*timing.notes, *notes))
         return replace(best, details={**best.details, "values": values, "timing": noted})
-
-
-def _keeps_up(result: PointResult) -> bool | None:
-    """Whether the server followed the rate for all of the time; None where that can't be told."""
-    followed = result.keeping_up
-    if followed is None:
-        return True
-    if followed.problem is not None:
-        return False
-    return True if followed.is_known and result.data_end_s is None else None
-
-
-def _behind(axis: str, results: Mapping[float, PointResult]) -> Iterator[str]:
-    """Loads with which the server did not keep up, or of which that can't be told."""
-    for load, result in results.items():
-        followed = result.keeping_up
-        if followed is None:
-            continue
-        if followed.problem is not None:
-            yield f"at {axis} {load:g} {followed.problem}"
-        elif result.data_end_s is not None:
-            yield f"at {axis} {load:g} the data end too early to judge it"
-        elif not followed.is_known:
-            yield f"at {axis} {load:g} too few requests start to judge it: raise load.duration"
 
 
 def _plan(search: Mapping[str, Any]) -> SearchPlan:
@@ -110,6 +85,20 @@ def _plan(search: Mapping[str, Any]) -> SearchPlan:
         precision=search["precision"],
         tries=search["tries"],
     )
+
+
+def _behind(axis: str, results: Mapping[float, PointResult]) -> Iterator[str]:
+    """Loads with which the server did not keep up, or of which that can't be told."""
+    for load, result in results.items():
+        if why := result.behind or result.unjudged:
+            yield f"at {axis} {load:g} {why}"
+
+
+def _bears(result: PointResult) -> bool | None:
+    """Whether the server bore the load for all of its time; None where that can't be told."""
+    if result.behind is not None:
+        return False
+    return True if result.unjudged is None else None
 
 
 def _told(found: Found) -> Iterator[str]:

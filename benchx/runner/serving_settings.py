@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +26,10 @@ from benchx.serving.workloads.base import DATASETS
 
 if TYPE_CHECKING:
     from benchx.scenario import ServingPart
+
+
+MOST_WARMED = 64
+"""Requests that warm up at once for an open loop, of which nobody knows how many overlap."""
 
 
 def settings_of(part: ServingPart) -> dict[str, Any]:
@@ -64,6 +69,14 @@ def workload_settings(settings: Settings, point: Point) -> dict[str, Any]:
                 hint="raise load.duration or the rate",
             )
     return plain
+
+
+def streams_of(settings: Settings, point: Point) -> int:
+    """Requests that warm up at once: the concurrency, else what starts in a second."""
+    if "concurrency" in point.params:
+        return int(point.params["concurrency"])
+    loop = open_loop(settings, point)
+    return 1 if loop is None else min(max(math.ceil(loop.rate_req_s), 1), MOST_WARMED)
 
 
 def open_loop(settings: Settings, point: Point) -> OpenLoop | None:

@@ -212,12 +212,14 @@ class LoadSection(Settings):
         duration_s: Seconds after which nothing new is sent; None sends all requests. At a rate,
             made-up data sets send what starts within this time.
         workers: Client processes; `auto` chooses by the number of streams.
-        warmup: Whether one unmeasured request per class of lengths comes first.
+        warmup: Whether unmeasured requests come first: every class of lengths, as many at once as
+            the load has under way, with answers of at most 32 tokens.
         max_error_rate: Largest share of the requests that may fail, those that were due and never
             sent included; above it the point has no figures. Raise it where overload or a rate
             limit is what you measure.
         point_limit_s: Seconds after which a point counts as hanging.
-        spend_limit_usd: Charges (`usage.cost`) of one launch after which nothing new is sent.
+        spend_limit_usd: Charges (`usage.cost`) of this part of the run after which nothing new is
+            sent: of all launches, warm-ups and resumed attempts together.
     """
 
     arrival: Literal["poisson", "constant", "gamma", "trace"] = "poisson"

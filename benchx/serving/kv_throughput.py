@@ -14,16 +14,13 @@ from typing import Literal
 from benchx.core import metric
 from benchx.serving.kv_footprint import KvFootprint
 from benchx.serving.metrics import most_in_flight
-from benchx.serving.request import Request, RequestOutcome, RequestResult
+from benchx.serving.request import RequestOutcome, RequestResult
 from benchx.serving.scrape import Series
 from benchx.serving.server_summary import computed_share
 from benchx.stats.summary import median
 
 PrefillSource = Literal["server", "ttft"]
 """Where the prefill time is from: the server's metrics, or TTFT at one request at a time."""
-
-_SAME_IDS, _SAME_CHARACTERS = 16, 64
-"""Prompts that differ within these share no block of a usual prefix cache."""
 
 _SEEN_SHARE = 0.95
 """The server's last observations may be missing from the last reading."""
@@ -126,16 +123,3 @@ def _ttft_s(result: RequestResult) -> float | None:
     if "hidden_reasoning" in result.notes:
         return None
     return (result.first_token_ns - result.sent_ns) / 1e9
-
-
-def differ(requests: Sequence[Request]) -> bool:
-    """Whether no two prompts begin alike."""
-    openings = [_opening(request) for request in requests]
-    return len(set(openings)) == len(openings)
-
-
-def _opening(request: Request) -> object:
-    if request.messages is not None:
-        return str(request.messages[0].get("content"))[:_SAME_CHARACTERS]
-    ids = isinstance(request.prompt, tuple)
-    return request.prompt[: _SAME_IDS if ids else _SAME_CHARACTERS]

@@ -13,7 +13,7 @@ from benchx.reporting.chart_canvas import themed
 from benchx.reporting.document import build_document
 from benchx.reporting.serving_charts import plan_serving
 from benchx.reporting.serving_timeline import bin_width_s, timeline
-from benchx.runner.serving_point import request_row
+from benchx.runner.serving_result import request_row
 from benchx.serving.request import RequestOutcome, RequestResult, Usage
 from benchx.store import Run
 from benchx.store.requests import RequestLog

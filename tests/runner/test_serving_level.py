@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from benchx.core.errors import UsageError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
 from benchx.measure.device import probe_device
 from benchx.runner.events import Event, Recorded
 from benchx.runner.serving_level import ServingLevel
-from benchx.runner.serving_point import energy_figures
+from benchx.runner.serving_result import energy_figures
 from benchx.runner.session import Session
 from benchx.runner.spec import LaunchSpec
 from benchx.scenario import Vocabulary, expand, load
@@ -92,11 +94,15 @@ def measure(tmp_path: Path) -> Measure:
 
 @contextmanager
 def answering(
-    status: int, body: Callable[[int], bytes], heads: list[dict[str, str]] | None = None
+    status: int,
+    body: Callable[[int], bytes],
+    heads: list[dict[str, str]] | None = None,
+    posted: Callable[[bytes], None] = lambda _: None,
 ) -> Iterator[str]:
     """A server that gives a JSON answer to every request; `body` gets the number of the request.
 
-    It tells metrics, too; `heads` gets the headers of those who ask for them.
+    It tells metrics, too; `heads` gets the headers of those who ask for them, `posted` the bodies
+    of requests.
     """
     count = 0
     asked = [] if heads is None else heads
@@ -104,7 +110,7 @@ def answering(
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             nonlocal count
-            self.rfile.read(int(self.headers["Content-Length"]))
+            posted(self.rfile.read(int(self.headers["Content-Length"])))
             count += 1
             content = body(count)
             self.send_response(200 if count == 1 else status)
@@ -220,7 +226,7 @@ def test_a_server_that_fails_every_request_crashes_the_point_with_its_words(
     measure: Measure, tmp_path: Path
 ) -> None:
     with answering(500, lambda n: answer(n) if n == 1 else b'{"error": "no luck"}') as url:
-        (record,) = measure(url)
+        (record,) = measure(url, how="warmup: false")
     assert record.outcome is Outcome.CRASHED
     assert record.reason == "none of 6 requests was ok: 6 x http_5xx (HTTP 500: no luck)"
     assert record.values == {}
@@ -318,8 +324,85 @@ def test_a_spending_limit_stops_the_load_and_skips_what_follows(measure: Measure
     assert records[0].outcome is Outcome.OK
     assert records[0].timing is not None
     assert "spending limit" in records[0].timing.stop
-    assert 3 <= records[0].values["spent_usd"] <= 5
+    assert 2 <= records[0].values["spent_usd"] <= 4  # besides the engine's trial, 1 USD
     assert records[1].outcome is Outcome.SKIPPED
+
+
+def test_trial_and_warm_up_count_toward_the_spending_limit_and_so_does_what_was_spent_before(
+    measure: Measure, tmp_path: Path
+) -> None:
+    """1 USD for the trial and 2 for the warm-up: nothing is left for the load."""
+    with answering(200, answer) as url:
+        (record,) = measure(url, how="spend_limit_usd: 3.0")
+        assert record.outcome is Outcome.SKIPPED
+        assert record.reason == "the spending limit was reached before the load"
+        (again,) = measure(url, how="spend_limit_usd: 3.5")
+    assert again.outcome is Outcome.SKIPPED
+    charged = [json.loads(line) for line in (tmp_path / "spending.jsonl").read_text().splitlines()]
+    assert sum(entry["usd"] for entry in charged) == 4.0
+    assert {entry["what"].split()[0] for entry in charged} == {"trial", "warm-up"}
+
+
+def test_a_search_shows_what_all_of_its_loads_were_charged(measure: Measure) -> None:
+    end = "search: {axis: concurrency, low: 1, high: 2}\n"
+    with answering(200, answer) as url:
+        (record,) = measure(url, axes="", end=end, how="warmup: false")
+    assert record.values["spent_usd"] == 12.0
+
+
+def test_a_warm_up_that_fails_in_part_is_told_and_one_that_fails_is_the_points_failure(
+    measure: Measure, tmp_path: Path
+) -> None:
+    with answering(200, lambda n: b"<html>" if n == 2 else answer(n)) as url:
+        (record,) = measure(url)
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.timing is not None
+    assert any(note.startswith("warm-up: 1 of 2 requests failed") for note in record.timing.notes)
+    with answering(200, lambda n: answer(n) if n == 1 else b"<html>") as url:
+        (record,) = measure(url, axes="concurrency: [3]")
+    assert record.outcome is Outcome.CRASHED
+    assert (record.reason or "").startswith("warm-up: none of 3 requests was ok: 3 x protocol")
+    assert len(read_requests(tmp_path)) == 1
+
+
+def test_every_attempt_at_a_point_sends_prompts_of_its_own(
+    measure: Measure, tmp_path: Path
+) -> None:
+    """As a resumed run does, which asks a server that knows the prompts of the first attempt."""
+    prompts: list[str] = []
+
+    def note(one: bytes) -> None:
+        prompts.append(json.dumps(json.loads(one)["prompt"]))
+
+    salts = []
+    with answering(200, answer, posted=note) as url:
+        for _ in range(2):
+            (record,) = measure(url, how="warmup: false")
+            salts.append(record.provenance["salt"])
+            shutil.rmtree(tmp_path / "requests")
+    sent = [prompt for prompt in prompts if len(json.loads(prompt)) == 8]
+    assert len(sent) == len(set(sent)) == 12
+    assert salts[0] != salts[1]
+
+
+def test_a_concurrency_that_the_data_can_not_reach_is_told(
+    measure: Measure, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(
+        "".join(json.dumps({"prompt": f"p{n}", "output_tokens": 4}) + "\n" for n in range(3))
+    )
+    with answering(200, answer) as url:
+        (record,) = measure(
+            url, axes="concurrency: [8]", workload=f"{{dataset: custom, path: '{path}'}}"
+        )
+    assert record.timing is not None
+    assert any(note.startswith("in flight at most 3 of 8") for note in record.timing.notes)
+
+
+def test_a_wrong_tokenizer_is_told_before_anything_runs(measure: Measure, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no tokenizer\.json"):
+        measure("http://127.0.0.1:9/v1", more=f", api: chat, tokenizer: '{tmp_path}'")
 
 
 def test_a_missing_key_fails_by_name_and_a_key_is_in_no_file(

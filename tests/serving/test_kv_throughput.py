@@ -12,10 +12,11 @@ import pytest
 from benchx.core.errors import BenchxError
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.kv_footprint import KvFootprint, kv_footprint
-from benchx.serving.kv_throughput import differ, kv_throughput
+from benchx.serving.kv_throughput import kv_throughput
 from benchx.serving.model_shapes import write_shape
 from benchx.serving.request import Request, RequestOutcome, RequestResult, Usage
 from benchx.serving.scrape import Reading, Series
+from benchx.serving.workloads.openings import differ
 
 MS = 1_000_000
 FOOTPRINT = KvFootprint(

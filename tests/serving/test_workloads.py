@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from benchx.core.errors import UsageError
 from benchx.core.units import UnitError
 from benchx.serving.request import Request
-from benchx.serving.workloads.base import Workload, WorkloadSettings
+from benchx.serving.workloads.base import DATASETS, Dataset, Draw, Workload, WorkloadSettings
 from benchx.serving.workloads.build import build_workload
 from benchx.serving.workloads.lengths import Lengths
+from benchx.serving.workloads.openings import opening
 from benchx.serving.workloads.prompter import IdPrompter, Prompter, TextPrompter
 
 PROMPTERS = {"ids": IdPrompter()}
@@ -270,10 +271,93 @@ def test_custom_prompts_are_salted_per_point_unless_asked_not_to(tmp_path: Path)
     one, other = make(settings, salt="a"), make(settings, salt="b")
     assert one.requests[0].prompt != other.requests[0].prompt
     assert [request.max_tokens for request in one.requests] == [3, 9]
-    assert one.requests[1].prompt == (1, 2)
+    assert ids(one.requests[1])[-2:] == (1, 2)
+    assert common_prefix(ids(one.requests[1]), ids(other.requests[1])) < 4
     bare = make(settings | {"salted": False})
     assert bare.requests[0].prompt == "hello"
-    assert any("prefix cache" in note for note in bare.notes)
+    assert bare.requests[1].prompt == (1, 2)
+
+
+PARTS = [{"type": "image_url", "image_url": {"url": "data:,x"}}, {"type": "text", "text": "hi"}]
+SAID = {"messages": [{"role": "user", "content": "hello"}], "output_tokens": 3}
+SPOKEN = {"turns": [SAID]}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "line", "api"),
+    [
+        ("custom", {"prompt": "hello " * 30, "output_tokens": 3}, "completions"),
+        ("custom", {"prompt": [7] * 50, "output_tokens": 3}, "completions"),
+        ("custom", SAID, "chat"),
+        ("custom", SAID | {"messages": [{"role": "user", "content": PARTS}]}, "chat"),
+        ("custom", SAID | {"messages": [{"role": "assistant", "content": None}]}, "chat"),
+        ("agentic", SPOKEN, "chat"),
+        ("agentic", {"turns": [SAID | {"messages": [{"role": "u", "content": PARTS}]}]}, "chat"),
+    ],
+)
+def test_every_kind_of_prompt_from_a_file_differs_from_point_to_point(
+    tmp_path: Path, dataset: str, line: dict[str, Any], api: str
+) -> None:
+    settings = {"dataset": dataset, "path": write(tmp_path / "own.jsonl", line)}
+    one, other = (make(settings, salt=salt, api=api) for salt in ("a", "b"))
+    assert opening(one.requests[0]) != opening(other.requests[0])
+    assert one.salted
+    assert not any("unsalted" in note for note in one.notes)
+    assert one.digest == other.digest
+    bare, same = (make(settings | {"salted": False}, salt=s, api=api) for s in ("a", "b"))
+    assert bare.requests == same.requests
+    assert not bare.salted
+    assert any(note.startswith("unsalted") for note in bare.notes)
+
+
+def test_an_image_stays_behind_the_salt_of_its_message(tmp_path: Path) -> None:
+    said = SAID | {"messages": [{"role": "user", "content": PARTS}]}
+    settings = {"dataset": "custom", "path": write(tmp_path / "own.jsonl", said)}
+    (request,) = make(settings, api="chat").requests
+    assert request.messages is not None
+    salt, *parts = request.messages[0]["content"]
+    assert salt["type"] == "text"
+    assert parts == PARTS
+
+
+def test_a_message_that_can_not_be_salted_is_refused_and_not_sent_as_it_is(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "own.jsonl", SAID | {"messages": [{"role": "user", "content": 5}]})
+    with pytest.raises(UsageError, match="text or a list of parts"):
+        make({"dataset": "custom", "path": path}, api="chat")
+
+
+def test_a_data_set_that_ignores_the_salt_is_found_by_its_prompts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def same(settings: WorkloadSettings, draw: Draw) -> list[Request]:
+        return [draw.request(0, (1, 2, 3), 4, exact=False)]
+
+    monkeypatch.setitem(DATASETS._entries, "same", Dataset(same))
+    made = make({"dataset": "same"})
+    assert not made.salted
+    assert any(note.startswith("unsalted") for note in made.notes)
+
+
+def test_as_many_warm_up_as_the_load_has_under_way_with_its_lengths_and_short_answers() -> None:
+    lengths = {"kind": "uniform", "low": 30, "high": 300}
+    settings = RANDOM | {"input_len": lengths, "requests": 40, "output_len": 500}
+    made = build_workload(
+        settings, seed=0, salt="a", api="completions", exact=exact, prompter=IdPrompter(),
+        at_once=16,
+    )  # fmt: skip
+    assert len(made.warmup) == 16
+    measured = {len(ids(request)).bit_length() for request in made.requests}
+    assert {len(ids(request)).bit_length() for request in made.warmup} == measured
+    assert {request.max_tokens for request in made.warmup} == {32}
+
+
+def test_no_more_warm_up_than_sessions_can_be_under_way() -> None:
+    made = build_workload(
+        TURNS, seed=0, salt="a", api="completions", exact=exact, prompter=IdPrompter(), at_once=64
+    )
+    assert len(made.warmup) == 3
 
 
 def test_a_file_that_is_too_short_is_an_error_and_never_repeated(tmp_path: Path) -> None:

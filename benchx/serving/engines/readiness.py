@@ -36,11 +36,13 @@ class Readiness:
         healthy_s: From the start until the health check passed; None where there is none.
         ready_s: From the start until a generation had returned tokens.
         tokens: Tokens that it returned.
+        charged_usd: What a hosted service charged for it; 0 where it tells nothing.
     """
 
     healthy_s: float | None
     ready_s: float
     tokens: int
+    charged_usd: float = 0.0
 
 
 def root_url(base_url: str, path: str) -> str:
@@ -100,6 +102,7 @@ class ReadinessCheck:
         self._timeout_s = timeout_s
         self._started = time.monotonic()
         self._state = "it never answered"
+        self._charged_usd = 0.0
 
     def wait(self) -> Readiness:
         """Block until it is ready.
@@ -116,7 +119,12 @@ class ReadinessCheck:
             self._pause()
         if self._process is not None:
             self._process.fail_if_gone()  # another server may have answered in its place
-        return Readiness(healthy_s=healthy_s, ready_s=self._elapsed_s(), tokens=tokens)
+        return Readiness(
+            healthy_s=healthy_s,
+            ready_s=self._elapsed_s(),
+            tokens=tokens,
+            charged_usd=self._charged_usd,
+        )
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started
@@ -146,6 +154,9 @@ class ReadinessCheck:
     def _tokens(self) -> int | None:
         """Tokens of a generation; None when the server asks for patience."""
         trial = self._generate(self._endpoint, max(self._left_s(), 0.1))
+        cost = (trial.facts.usage or {}).get("cost")
+        if isinstance(cost, int | float):
+            self._charged_usd += cost
         if trial.problem is None:
             return trial.tokens
         self._state = f"a generation failed: {trial.problem}"

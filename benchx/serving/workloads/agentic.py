@@ -21,6 +21,7 @@ from benchx.serving.request import Request
 from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 from benchx.serving.workloads.blocks import Blocks
 from benchx.serving.workloads.files import json_lines, listed, objects, real, whole
+from benchx.serving.workloads.salting import salted_messages
 from benchx.serving.workloads.texts import enough
 
 BLOCK_TOKENS = 64
@@ -92,7 +93,7 @@ def _spoken(
         messages = objects(path, line, one, "messages")
         if not messages:
             raise UsageError(f"{path}:{line}: turn {turn}: expected a list under `messages`")
-        said = _salted(messages, draw, name) if settings.salted else tuple(messages)
+        said = salted_messages(messages, draw, name) if settings.salted else tuple(messages)
         made = draw.request(0, "", output, exact=settings.exact_output is True)
         pause_s = real(path, line, one, "delay_s", default=0.0) * settings.time_scale
         yield replace(_in_session(made, name, turn, pause_s), messages=said)
@@ -101,14 +102,6 @@ def _spoken(
 def _in_session(request: Request, name: str, turn: int, pause_s: float) -> Request:
     delay_s = min(pause_s, MAX_PAUSE_S)
     return replace(request, session=name, label=f"turn {turn + 1}", delay_s=delay_s)
-
-
-def _salted(messages: Sequence[Mapping[str, Any]], draw: Draw, name: str) -> tuple[Any, ...]:
-    """The first message starts with words of this point; the same ones in every turn."""
-    first, salt = dict(messages[0]), draw.stream("salt", name).getrandbits(64)
-    if isinstance(first.get("content"), str):
-        first["content"] = f"[{salt:016x}] {first['content']}"
-    return (first, *messages[1:])
 
 
 DATASETS.add("agentic", Dataset(agentic, needs=("path",), chained=True))

@@ -39,7 +39,8 @@ class WorkloadSettings:
         time_scale: Factor on the times of a trace: 2 is half as fast.
         max_input_len, max_output_len: Longer ones in a file are left out.
         exact_output: Whether every answer has exactly its length; None: as the data set needs.
-        salted: Whether a text from a file begins with words that differ from point to point.
+        salted: Whether a prompt from a file (text, token ids or messages) begins with a salt, which
+            differs from point to point.
     """
 
     dataset: str
@@ -172,12 +173,15 @@ class Workload:
 
     Attributes:
         requests: The measured ones.
-        warmup: One per class of shapes; none of them is a measured one.
+        warmup: What is sent before, unmeasured: every class of lengths, and as many as the load has
+            under way.
+        salted: Whether the same requests of another salt begin otherwise.
         digest: Equal for points whose lengths, times and data are equal (salt excluded).
         notes: What a reader of the figures must know.
     """
 
     requests: tuple[Request, ...]
     warmup: tuple[Request, ...]
+    salted: bool
     digest: str
     notes: tuple[str, ...] = field(default=())

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,24 @@ from benchx.serving.workloads import (  # noqa: F401 - registers the data sets
     texts,
     traces,
 )
-from benchx.serving.workloads.base import DATASETS, Draw, Exact, Workload, WorkloadSettings
+from benchx.serving.workloads.base import (
+    DATASETS,
+    Dataset,
+    Draw,
+    Exact,
+    Workload,
+    WorkloadSettings,
+)
+from benchx.serving.workloads.openings import opening
 from benchx.serving.workloads.prompter import Prompter
 
-WARMUP_TOKENS = 8
-"""Tokens that a warm-up request generates: enough for decode kernels to be compiled."""
+WARMUP_TOKENS = 32
+"""Most tokens that a warm-up request generates: enough to be decoded beside the others."""
 
 MOST_SHAPES = 16
+_COMPARED = 4
+"""Requests, sessions and groups of two salts that are compared."""
+
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -36,16 +48,18 @@ def build_workload(
     api: Api,
     exact: Exact,
     prompter: Prompter | None,
+    at_once: int = 1,
 ) -> Workload:
     """The requests of one point.
 
     Args:
         settings: What the scenario says under `workload` (plain data will do).
         seed: Of the scenario.
-        salt: Of the point (its id and launch): no two points may share a prefix.
+        salt: Of the point and the attempt: no two of them may share a prefix.
         api: Which API the requests are for.
         exact: Fields that make the engine generate an exact number of tokens.
         prompter: Makes prompts; None when nothing here can count tokens.
+        at_once: Requests that the load has under way: so many warm up.
 
     Raises:
         UsageError: A setting is missing or wrong, or a file does not hold what it should.
@@ -63,31 +77,63 @@ def build_workload(
         raise UsageError(
             "token ids can't be sent to the chat API", hint="`engine.api: completions`"
         )
+    is_salted = salts_matter(dataset, settings, draw, len(requests))
     return Workload(
         requests=requests,
-        warmup=warmup_for(requests, draw),
+        warmup=warmup_for(requests, draw, at_once),
+        salted=is_salted,
         digest=digest(settings, seed, requests),
-        notes=_notes(settings, requests),
+        notes=_notes(requests, is_salted=is_salted),
     )
 
 
-def warmup_for(requests: Sequence[Request], draw: Draw) -> tuple[Request, ...]:
-    """One request per class of prompt lengths (powers of two), with prompts of their own."""
-    shapes: dict[int, int] = {}
+def salts_matter(dataset: Dataset, settings: WorkloadSettings, draw: Draw, count: int) -> bool:
+    """Whether the first requests of two salts begin otherwise, as made and not as set.
+
+    Args:
+        dataset: Makes them.
+        settings: Of the workload.
+        draw: Of one salt.
+        count: Requests that there are.
+    """
+    few = replace(
+        settings,
+        requests=min(count, _COMPARED),
+        sessions=min(settings.sessions or _COMPARED, _COMPARED),
+        groups=min(settings.groups, _COMPARED),
+    )
+    one = dataset.make(few, draw)
+    other = dataset.make(few, replace(draw, salt=f"{draw.salt} other"))
+    return all(opening(a) != opening(b) for a, b in zip(one, other, strict=True))
+
+
+def warmup_for(requests: Sequence[Request], draw: Draw, at_once: int) -> tuple[Request, ...]:
+    """Requests of every class of prompt lengths (powers of two), with prompts of their own.
+
+    Args:
+        requests: The measured ones.
+        draw: Where the words come from.
+        at_once: Requests that the load has under way: at least so many.
+    """
+    shapes: dict[int, Request] = {}
     for request in requests:
-        tokens = _tokens(request)
-        shapes.setdefault(tokens.bit_length(), tokens)
-    chosen = sorted(shapes.values())[-MOST_SHAPES:]
-    return tuple(_warmup(draw, index, tokens) for index, tokens in enumerate(chosen))
+        shapes.setdefault(_tokens(request).bit_length(), request)
+    chosen = sorted(shapes.values(), key=_tokens)[-MOST_SHAPES:]
+    streams = len({one.index if one.session is None else one.session for one in requests})
+    count = max(len(chosen), min(at_once, streams))
+    return tuple(
+        _warmup(draw, index, like) for index, like in zip(range(count), cycle(chosen), strict=False)
+    )
 
 
-def _warmup(draw: Draw, index: int, tokens: int) -> Request:
+def _warmup(draw: Draw, index: int, like: Request) -> Request:
+    tokens = _tokens(like)
     rng = draw.stream("warmup", index)
     if draw.prompter is not None:
         prompt = draw.prompter.make(rng, tokens)
     else:
         prompt = " ".join(f"{rng.getrandbits(16):04x}" for _ in range(max(tokens // 2, 1)))
-    made = draw.request(index, prompt, WARMUP_TOKENS, exact=True)
+    made = draw.request(index, prompt, min(like.max_tokens, WARMUP_TOKENS), exact=True)
     return replace(made, label="warmup")
 
 
@@ -125,9 +171,9 @@ def _content_hash(path: Path | None) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def _notes(settings: WorkloadSettings, requests: Sequence[Request]) -> tuple[str, ...]:
+def _notes(requests: Sequence[Request], *, is_salted: bool) -> tuple[str, ...]:
     notes = []
-    if settings.path is not None and not settings.salted:
+    if not is_salted:
         notes.append("unsalted: a prefix cache may know these prompts from another point")
     if any(request.prompt_tokens is None for request in requests):
         notes.append(

@@ -12,7 +12,7 @@ from typing import Protocol
 from benchx.core.errors import RunFailed, UsageError
 from benchx.serving.engines.base import Capabilities, EngineSettings
 from benchx.serving.engines.readiness import root_url
-from benchx.serving.request import Endpoint
+from benchx.serving.request import Api, Endpoint
 from benchx.serving.workloads.tokenizing import FileTokenizer, ServerTokenizer, Tokenizer
 
 Prompt = str | tuple[int, ...]
@@ -179,6 +179,17 @@ def prompter_for(settings: EngineSettings, able: Capabilities, endpoint: Endpoin
     if here or settings.tokenizer is not None:
         return TextPrompter(FileTokenizer(folder))
     return WordPrompter()
+
+
+def check_tokenizer(settings: EngineSettings, able: Capabilities, api: Api) -> None:
+    """Read the tokenizer that a scenario names, where prompts will be counted with it.
+
+    Raises:
+        UsageError: `engine.tokenizer` names a folder without a tokenizer that can be read.
+    """
+    by_ids = api == "completions" and able.token_ids
+    if settings.tokenizer is not None and not by_ids and able.tokenize_path is None:
+        FileTokenizer(Path(settings.tokenizer))
 
 
 def _id_prompter(folder: Path) -> IdPrompter:

@@ -10,6 +10,7 @@ from benchx.core.errors import UsageError
 from benchx.serving.request import Request
 from benchx.serving.workloads.base import DATASETS, Dataset, Draw, WorkloadSettings
 from benchx.serving.workloads.files import json_lines, json_list, whole
+from benchx.serving.workloads.salting import salted, salted_ids, salted_messages
 
 LEAST_TOKENS, MOST_INPUT, MOST_TOTAL = 4, 1024, 2048
 """What vLLM and SGLang keep of ShareGPT: at least 4 tokens each way, 1024 in, 2048 in all."""
@@ -102,9 +103,11 @@ def _custom(
     extra = dict(draw.exact(output)) if settings.exact_output is True else {}
     prompt, messages = row.get("prompt"), row.get("messages")
     if isinstance(messages, list) and all(isinstance(said, dict) for said in messages) and messages:
-        return Request(index=index, messages=tuple(messages), max_tokens=output, extra=extra)
+        said = tuple(messages)
+        said = salted_messages(said, draw, index) if settings.salted else said
+        return Request(index=index, messages=said, max_tokens=output, extra=extra)
     if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
-        ids = tuple(prompt)
+        ids = salted_ids(prompt, draw, index) if settings.salted else tuple(prompt)
         return Request(
             index=index, prompt=ids, max_tokens=output, extra=extra, prompt_tokens=len(ids)
         )
@@ -112,11 +115,6 @@ def _custom(
         raise UsageError(f"{place}: expected `prompt` (text or token ids) or `messages`")
     text = salted(prompt, draw, index) if settings.salted else prompt
     return Request(index=index, prompt=text, max_tokens=output, extra=extra)
-
-
-def salted(text: str, draw: Draw, index: int) -> str:
-    """The text behind a few words that occur in no other point and no other request."""
-    return f"[{draw.stream('salt', index).getrandbits(64):016x}] {text}"
 
 
 def enough(made: list[Request], settings: WorkloadSettings, path: Path) -> list[Request]:
