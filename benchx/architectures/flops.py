@@ -1,9 +1,9 @@
 """FLOPs of a token: matrix products with the weights, and attention at a context.
 
 A multiply-add counts as two. Conventions are those of the operators: causal attention without the
-masked half, KDA prefill in chunks of 64 (arXiv 2510.26692, eq. 13), MLA expanded in prefill and
-absorbed in decode. What grows with neither product nor pair (norms, activations, the mix of blocks
-of attention residuals: below 0.1 % of K3's FLOPs) is left out.
+masked half, KDA prefill in chunks of 64 (arXiv 2510.26692, eq. 13), MLA in the cheaper of its two
+forms, expanded or absorbed. What grows with neither product nor pair (norms, activations, the mix
+of blocks of attention residuals: below 0.1 % of K3's FLOPs) is left out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,8 @@ def prefill_flops(arch: Architecture, tokens: int, *, prefix: int = 0) -> float:
     head = params.embedding if params.tied else params.head
     products = 2.0 * (tokens * (params.active - head) + head)
     pairs = tokens * prefix + tokens * (tokens + 1) / 2
-    if arch.mla is not None:
-        # Cached rows are expanded again: W_UK and W_UV once more for each.
-        mla = arch.mla
-        expand = 2.0 * mla.kv_lora * mla.heads * (mla.nope_dim + mla.value_dim)
-        products += arch.count("mla") * prefix * expand
-    return products + pairs * _pair_flops(arch) + tokens * _kda_flops(arch, decode=False)
+    attention = _attention_flops(arch, pairs, prefix)
+    return products + attention + tokens * _kda_flops(arch, decode=False)
 
 
 def decode_flops(arch: Architecture, context: int, *, tokens: int = 1) -> float:
@@ -41,7 +37,23 @@ def decode_flops(arch: Architecture, context: int, *, tokens: int = 1) -> float:
     head = params.embedding if params.tied else params.head
     products = 2.0 * (tokens * (params.active - head) + head)
     pairs = tokens * context - tokens * (tokens - 1) / 2
-    return products + pairs * _absorbed_flops(arch) + tokens * _kda_flops(arch, decode=True)
+    attention = _attention_flops(arch, pairs, context - tokens)
+    return products + attention + tokens * _kda_flops(arch, decode=True)
+
+
+def _attention_flops(arch: Architecture, pairs: float, prefix: int) -> float:
+    """Of so many pairs of one sequence behind `prefix` cached tokens, all full-attention layers.
+
+    MLA expanded: W_UK and W_UV once more for each cached row (the new ones are in the products of
+    the active parameters), then the wide pairs. Absorbed: the queries and outputs of the new
+    tokens meet the weights instead of their rows, which is as much, then pairs of the latent.
+    """
+    expanded = pairs * _pair_flops(arch)
+    if arch.mla is None:
+        return expanded
+    mla = arch.mla
+    expand = 2.0 * mla.kv_lora * mla.heads * (mla.nope_dim + mla.value_dim)
+    return min(expanded + arch.count("mla") * prefix * expand, pairs * _absorbed_flops(arch))
 
 
 def _pair_flops(arch: Architecture) -> float:
@@ -55,9 +67,9 @@ def _pair_flops(arch: Architecture) -> float:
 
 
 def _absorbed_flops(arch: Architecture) -> float:
-    """The same in decode; MLA attends to the latent: 2 H (2C + R)."""
+    """The same where MLA attends to the latent: 2 H (2C + R)."""
     if arch.mla is None:
-        return _pair_flops(arch)
+        return 0.0
     width = 2 * arch.mla.kv_lora + arch.mla.rope_dim
     return 2.0 * arch.count("mla") * arch.mla.heads * width
 

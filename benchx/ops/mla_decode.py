@@ -21,6 +21,7 @@ from benchx.ops.mla_inputs import (
     DecodeInputs,
     MlaShape,
     causal_pairs,
+    projected_flops,
 )
 from benchx.ops.mla_reference import decode_reference
 
@@ -96,16 +97,18 @@ class MlaDecode:
         """FLOPs and bytes of one call.
 
         Core: 2 H pairs (C + R + C) FLOPs; the held rows once, q and the output (DeepSeek
-        FlashMLA's own count). With projections the absorbed form: 2 B S H (N + V) C more, the
-        weights once, q and the output of N + R and V. Nothing new is left in the cache.
+        FlashMLA's own count). With projections the cheaper of the absorbed and the expanded
+        form of each sequence (`projected_flops`), the weights once, q and the output of N + R and
+        V. Nothing new is left in the cache.
         """
         shape, lengths = MlaShape.of(params), context_lengths(params)
         queries = len(lengths) * int(params["tokens"])
-        pairs = causal_pairs([int(params["tokens"])] * len(lengths), lengths)
+        new = [int(params["tokens"])] * len(lengths)
+        pairs = causal_pairs(new, lengths)
         flops = 2 * shape.heads * pairs * (shape.row_dim + shape.kv_lora)
         values = queries * shape.heads * (shape.row_dim + shape.kv_lora)
         if shape.projections:
-            flops += 2 * queries * shape.weight_numel
+            flops = projected_flops(shape, new, lengths)
             values = queries * shape.heads * (shape.qk_dim + shape.value_dim) + shape.weight_numel
         row_bytes = shape.row_dim * ITEM_BYTES[cache_dtype_of(params)]
         return Work(

@@ -110,6 +110,23 @@ def causal_pairs(q_lengths: Sequence[int], kv_lengths: Sequence[int]) -> int:
     return sum(s * n - s * (s - 1) // 2 for s, n in pairs if n)
 
 
+def projected_flops(shape: MlaShape, q_lengths: Sequence[int], kv_lengths: Sequence[int]) -> int:
+    """FLOPs from the latent to the output by the cheaper of the two known forms, per sequence.
+
+    Expanded: W_UK and W_UV turn every cached row into keys and values, 2 L H (N + V) C, then
+    2 H (N + R + V) a pair. Absorbed: they turn queries and outputs, 2 S H (N + V) C, then
+    2 H (C + R + C) a pair. Few queries behind much that is cached are cheaper absorbed
+    (DeepSeek-V2, arXiv 2405.04434, section 2.1.2).
+    """
+    weights, expanded = 2 * shape.weight_numel, 2 * shape.heads * (shape.qk_dim + shape.value_dim)
+    absorbed = 2 * shape.heads * (shape.row_dim + shape.kv_lora)
+    total = 0
+    for queries, keys in zip(q_lengths, kv_lengths, strict=True):
+        pairs = causal_pairs((queries,), (keys,))
+        total += min(keys * weights + pairs * expanded, queries * weights + pairs * absorbed)
+    return total
+
+
 @dataclass(frozen=True)
 class Projections:
     """What turns the latent into keys and values: w_uk [H, N, C] and w_uv [H, V, C]."""

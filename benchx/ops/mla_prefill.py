@@ -22,6 +22,7 @@ from benchx.ops.mla_inputs import (
     MlaShape,
     PrefillInputs,
     causal_pairs,
+    projected_flops,
 )
 from benchx.ops.mla_reference import prefill_reference
 
@@ -76,9 +77,9 @@ class MlaPrefill:
         """FLOPs and bytes of one call.
 
         Core: 2 H pairs (N + R + V) FLOPs, masked pairs not counted; q, k, v and the output once.
-        With projections the expanded form: 2 Tk H (N + V) C more, and the latent and the weights
-        instead of k and v. What a prefill leaves behind is the latent row, C + R values a new
-        token, whichever form computes it.
+        With projections the cheaper of the expanded and the absorbed form of each sequence
+        (`projected_flops`), and the latent and the weights instead of k and v. What a prefill
+        leaves behind is the latent row, C + R values a new token, whichever form computes it.
         """
         shape, (q_lengths, kv_lengths) = MlaShape.of(params), lengths_of(params)
         tokens, keys = sum(q_lengths), sum(kv_lengths)
@@ -86,7 +87,7 @@ class MlaPrefill:
         flops = 2 * shape.heads * causal_pairs(q_lengths, kv_lengths) * width
         operands = keys * shape.heads * width
         if shape.projections:
-            flops += 2 * keys * shape.weight_numel
+            flops = projected_flops(shape, q_lengths, kv_lengths)
             operands = keys * shape.row_dim + shape.weight_numel
         itemsize = ITEM_BYTES[shape.dtype]
         return Work(

@@ -40,6 +40,14 @@ _MEANINGS: Mapping[str, str] = {
         "faster than the ceilings allow for: the data were in a cache, or were mostly read, "
         "which is faster than copying"
     ),
+    "above_compute_roofline": (
+        "faster than the measured matrix rate allows for: the call did fewer FLOPs than are "
+        "counted, or the rate was measured too low; no cache explains it"
+    ),
+    "probe_dispatched_otherwise": (
+        "the short prompt that was checked ran other code than the timed call, which was checked "
+        "for shape, dtype and finite values only"
+    ),
     "unsteady_warm_up": "the time was still moving when the warm-up ended",
     "sw_power_cap": "the device ran at its power limit, below its highest clock",
     "sw_thermal_slowdown": "the driver lowered the clocks because of heat",

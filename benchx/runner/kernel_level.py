@@ -17,7 +17,7 @@ from benchx.runner.kernel_bench import Bench, make_bench, release_memory
 from benchx.runner.kernel_settings import KernelSettings
 from benchx.runner.kernel_setup import Failed, Ready, set_up
 from benchx.runner.kernel_timing import Turns, time_in_turns
-from benchx.runner.kernel_values import above_roofline, kernel_values, timing_of
+from benchx.runner.kernel_values import above_roofline, kernel_values, roofline_notes, timing_of
 from benchx.runner.place import place_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
@@ -176,7 +176,8 @@ class _GroupRun:
                 timer=bench.timer.name,
                 cache=self._settings.cache,
                 notes=(
-                    *_notes(entry, turns, values),
+                    *_notes(entry, turns),
+                    *self._roofline_notes(values, bench),
                     *bench.place.notes,
                     *self._level.notes_of(entry.point),
                 ),
@@ -200,6 +201,9 @@ class _GroupRun:
             values = kernel_values(entry, measured, bench.work, self._session.ceilings)
         return values
 
+    def _roofline_notes(self, values: Mapping[str, float], bench: Bench) -> tuple[str, ...]:
+        return roofline_notes(values, bench.work, self._session.ceilings)
+
 
 def _throttled(entry: Ready, turns: Turns) -> Failed:
     """The card protected itself all along: what was timed is not its speed."""
@@ -213,11 +217,10 @@ def _throttled(entry: Ready, turns: Turns) -> Failed:
     )
 
 
-def _notes(entry: Ready, turns: Turns, values: Mapping[str, float]) -> tuple[str, ...]:
+def _notes(entry: Ready, turns: Turns) -> tuple[str, ...]:
     found = (
         (turns.telemetry.get("hw_throttled"), "throttled"),
         (not entry.warm_up.steady, "unsteady_warm_up"),
-        (above_roofline(values), "above_roofline"),
     )
     notes = tuple(note for holds, note in found if holds)
     return (*telemetry_notes(turns.telemetry), *entry.notes, *notes)

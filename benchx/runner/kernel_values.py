@@ -41,15 +41,36 @@ def _rates(work: Work, seconds: float, ceilings: Mapping[str, Any]) -> dict[str,
 
 def roofline_s(work: Work, ceilings: Mapping[str, Any]) -> float | None:
     """Seconds that the call would take at the measured ceilings; None where they are unknown."""
+    least = _least_s(work, ceilings)
+    return None if least is None else max(least)
+
+
+def _least_s(work: Work, ceilings: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Seconds for the FLOPs and for the bytes; None where the ceilings are unknown."""
     copy_gb_s, matmul_tflop_s = ceilings.get("copy_gb_s"), ceilings.get("matmul_tflop_s")
     if not copy_gb_s or not matmul_tflop_s:
         return None
-    return float(max(work.flops / (matmul_tflop_s * 1e12), work.min_bytes / (copy_gb_s * 1e9)))
+    return work.flops / (matmul_tflop_s * 1e12), work.min_bytes / (copy_gb_s * 1e9)
 
 
 def above_roofline(values: Mapping[str, float]) -> bool:
     """Whether a call took less time than the ceilings allow for."""
     return values.get(metric.ROOFLINE.id, 0.0) > 1
+
+
+def roofline_notes(
+    values: Mapping[str, float], work: Work, ceilings: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """`above_roofline` where the bytes should have taken longer, as a cache explains.
+
+    `above_compute_roofline` where the FLOPs should have: no cache saves any.
+    """
+    least = _least_s(work, ceilings)
+    if least is None or not above_roofline(values):
+        return ()
+    seconds = values[metric.DEVICE_TIME.id] / 1e3
+    names = ("above_compute_roofline", "above_roofline")
+    return tuple(name for name, least_s in zip(names, least, strict=True) if least_s > seconds)
 
 
 def _kv(work: Work, seconds: float) -> dict[str, float]:

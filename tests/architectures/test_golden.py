@@ -195,3 +195,10 @@ def test_decode_grows_with_context_by_the_full_attention_layers_only(k3: Archite
     assert k3.mla is not None
     a_token = 2 * 24 * 96 * (2 * 512 + 64)
     assert decode_flops(k3, 2000) - decode_flops(k3, 1000) == pytest.approx(1000 * a_token)
+
+
+def test_a_few_tokens_behind_a_long_prefix_are_counted_as_a_decode_step_counts_them() -> None:
+    """MLA is then cheaper absorbed, whatever the phase is called."""
+    arch = load_architecture("deepseek-v3")
+    assert prefill_flops(arch, 4, prefix=131068) == decode_flops(arch, 131072, tokens=4)
+    assert prefill_flops(arch, 8192) < 8192 * decode_flops(arch, 8192)

@@ -8,12 +8,21 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 import benchx.ops.catalog  # noqa: F401
 from benchx.core.axes import Params, Scalar
 from benchx.ops.base import OPERATORS, backends_of
 from benchx.ops.mla_decode import context_lengths
-from benchx.ops.mla_inputs import UNUSED_PAGE, DecodeInputs, Expanded, Latent, causal_pairs
+from benchx.ops.mla_inputs import (
+    UNUSED_PAGE,
+    DecodeInputs,
+    Expanded,
+    Latent,
+    MlaShape,
+    causal_pairs,
+    projected_flops,
+)
 
 DECODE, PREFILL = OPERATORS.get("mla_decode"), OPERATORS.get("mla_prefill")
 CPU = torch.device("cpu")
@@ -205,3 +214,63 @@ def test_torch_backends_say_what_ran() -> None:
     assert said["version"] == torch.__version__
     assert said["dispatched"] in {"math", "flash_attention"}
     assert len(said["sha256"]) == 64
+
+
+SHORT_WIDTHS: dict[str, Any] = {
+    "heads": 3, "nope_dim": 16, "rope_dim": 8, "value_dim": 16, "kv_lora": 64, "dtype": "float32",
+    "projections": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["absorbed", "expanded"])
+@pytest.mark.parametrize(("seqlens", "prefix"), [("1", 400), ("7+30", 90), ("64", 0), ("40", 20)])
+def test_no_prefill_with_projections_does_fewer_flops_than_its_work_counts(
+    backend: str, seqlens: str, prefix: int
+) -> None:
+    params = prefill(seqlens=seqlens, prefix=prefix, **SHORT_WIDTHS)
+    assert _products(PREFILL, backend, params) >= PREFILL.work(params).flops
+
+
+@pytest.mark.parametrize("backend", ["absorbed", "expanded"])
+@pytest.mark.parametrize(("tokens", "context"), [(1, 300), (1, 1), (60, 64)])
+def test_no_decode_with_projections_does_fewer_flops_than_its_work_counts(
+    backend: str, tokens: int, context: int
+) -> None:
+    params = decode(batch=2, tokens=tokens, context=context, **SHORT_WIDTHS)
+    assert _products(DECODE, backend, params) >= DECODE.work(params).flops
+
+
+def _products(operator: Any, backend: str, params: Params) -> int:  # noqa: ANN401
+    """FLOPs of the matrix products and attentions that torch counted in one call."""
+    call = (
+        backends_of(operator.name)
+        .get(backend)
+        .prepare(operator.make_inputs(params, seed=0, device=CPU))
+    )
+    with FlopCounterMode(display=False) as counter:
+        call.run()
+    return int(counter.get_total_flops())
+
+
+def test_a_token_behind_a_long_prefix_is_counted_absorbed_and_a_whole_prompt_expanded() -> None:
+    shape = MlaShape.of(prefill(heads=16, projections=True))
+    weights = 2 * 16 * (128 + 128) * 512
+    pairs = 8193
+    assert projected_flops(shape, (1,), (pairs,)) == weights + 2 * 16 * pairs * (512 + 64 + 512)
+    whole = 1024 * weights + 2 * 16 * (1024 * 1025 // 2) * (128 + 64 + 128)
+    assert projected_flops(shape, (1024,), (1024,)) == whole
+    assert projected_flops(shape, (1, 1024), (pairs, 1024)) == whole + projected_flops(
+        shape, (1,), (pairs,)
+    )
+
+
+@given(st.integers(1, 300), st.integers(0, 3000), st.sampled_from([1, 16, 128]))
+def test_work_with_projections_is_never_above_either_form(
+    new: int, prefix: int, heads: int
+) -> None:
+    params = prefill(seqlens=str(new), prefix=prefix, heads=heads, projections=True)
+    keys, pairs = new + prefix, new * (new + prefix) - new * (new - 1) // 2
+    weights = 2 * heads * 256 * 512
+    counted = PREFILL.work(params).flops
+    assert counted <= keys * weights + 2 * heads * pairs * 320
+    assert counted <= new * weights + 2 * heads * pairs * 1088

@@ -376,6 +376,22 @@ def test_a_warm_cache_may_beat_the_ceilings_which_is_noted(
     assert "above_roofline" in record.timing.notes
 
 
+@pytest.mark.parametrize(
+    ("ceilings", "notes"),
+    [
+        ({"copy_gb_s": 1e-3, "matmul_tflop_s": 1e9}, {"above_roofline"}),
+        ({"copy_gb_s": 1e9, "matmul_tflop_s": 1e-9}, {"above_compute_roofline"}),
+        ({"copy_gb_s": 1e-3, "matmul_tflop_s": 1e-9}, {"above_roofline", "above_compute_roofline"}),
+    ],
+)
+def test_only_bytes_that_came_too_soon_are_blamed_on_a_cache(
+    measure: Measure, ceilings: dict[str, float], notes: set[str]
+) -> None:
+    record = measure("good", ceilings=ceilings, cache="warm", params={"size": 4096})["good"]
+    assert record.timing is not None
+    assert {note for note in record.timing.notes if note.startswith("above")} == notes
+
+
 @pytest.mark.parametrize("is_long", [True, False])
 def test_a_long_call_is_not_made_again_for_what_its_warm_up_has_told(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, is_long: bool
