@@ -18,14 +18,14 @@ _FILL_ALPHA = 0.18
 
 
 def timeline_strips(line: Timeline, frame: Frame) -> Figure:
-    """Strips over one time axis; one for the KV cache only where the server told its use.
+    """Strips over one time axis; one for the KV cache only where the server told its use often.
 
     Args:
         line: At least one request was sent.
         frame: Title, notes and footer.
     """
     drawings = [_draw_in_flight, _draw_tokens] if line.tokens.times_s else [_draw_in_flight]
-    if line.kv_usage.times_s:
+    if line.shows_kv_usage:
         drawings.append(_draw_kv)
     figure = new_figure(frame, _STRIP_IN * len(drawings) + 0.35)
     strips = figure.subplots(len(drawings), 1, sharex=True, squeeze=False)[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -147,6 +148,9 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
             kept = own[own["point_id"].isin(list(stored))]
             highest = max((row for _, row in kept.iterrows()), key=_load_height, default=None)
             rows += [] if highest is None else [(panel, highest)]
+    busy = [(panel, row) for panel, row in rows if not _is_one_by_one(row)]
+    lone = len(rows) - len(busy) if busy else 0
+    rows = busy or rows
     shown = [rows[place] for place in _busiest([row for _, row in rows])]
     found: list[FigurePlan | str] = [
         _timeline(section, stored[str(row["point_id"])], _words(panel, row, axis, section), number)
@@ -155,13 +159,29 @@ def _timelines(section: Section, panels: Sequence[ServingPanel]) -> list[FigureP
     if len(rows) > _TIME_LINES:
         which = "first" if axis is None else "busiest"
         found.append(f"{what}: time lines of the {which} {_TIME_LINES} of {len(rows)} lines only.")
+    if lone:
+        lines = "1 line" if lone == 1 else f"{lone} lines"
+        found.append(f"{what}: no time line of {lines} with one request at a time.")
     return found
 
 
+def _is_one_by_one(row: pd.Series) -> bool:
+    """Whether one request followed the other: over time, that shows nothing but their number."""
+    return own_load(row) == ("concurrency", 1.0)
+
+
 def _busiest(rows: Sequence[pd.Series]) -> list[int]:
-    """Places of those with the highest loads, in the order of the plan."""
-    by_load = sorted(range(len(rows)), key=lambda place: -_load_height(rows[place]))
+    """Places of those with the highest loads, of equals the longest prompts, in plan order."""
+
+    def height(place: int) -> tuple[float, float]:
+        return -_load_height(rows[place]), -_number(rows[place].get(PROMPT))
+
+    by_load = sorted(range(len(rows)), key=height)
     return sorted(by_load[:_TIME_LINES])
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not math.isnan(value) else 0.0
 
 
 def _load_height(row: pd.Series) -> float:
@@ -197,8 +217,14 @@ def _draw_timeline(source: TimelineSource, title: str, section: Section) -> Figu
         notes.append("Shaded: from the first end to the last send, the steady state.")
     if line.failed_s:
         notes.append(f"x: {len(line.failed_s)} requests that were not ok, at their end.")
-    if not line.kv_usage.times_s:
+    readings = len(line.kv_usage.times_s)
+    if not readings:
         notes.append("The server does not tell how much of its KV cache is in use.")
+    elif not line.shows_kv_usage:
+        times = "once" if readings == 1 else f"{readings} times"
+        notes.append(
+            f"The server's use of the KV cache was read {times} only, too seldom to be drawn."
+        )
     words = (" ".join(notes), *_what_ran(section))
     frame = Frame(title=title, notes=words, source=section.header.source_line())
     return timeline_strips(line, frame)

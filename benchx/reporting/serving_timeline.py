@@ -27,6 +27,8 @@ _SHORTEST = 1e-3
 """Share of the load's time below which a state is too short to be seen."""
 
 _STEPS = (1.0, 2.0, 5.0)
+_FEWEST_READINGS = 5
+"""Of the KV cache: a line through fewer looks like a course that nobody has seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,11 @@ class Timeline:
     steady_s: tuple[float, float] | None
     waiting: Curve
     kv_usage: Curve
+
+    @property
+    def shows_kv_usage(self) -> bool:
+        """Whether the cache was read often enough for a course of its use."""
+        return len(self.kv_usage.times_s) >= _FEWEST_READINGS
 
 
 def sources(run: Run) -> tuple[TimelineSource, ...]:

@@ -7,7 +7,7 @@ so nothing depends on colour and a grey print stays readable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,19 @@ RC: Mapping[str, Any] = {
 }
 
 
+_NUMBERS: Mapping[str, int] = {
+    "triton": 0, "fla": 1, "flashkda": 2, "cudnn": 3, "chunked": 4, "recurrent": 5,
+    "flashmla": 22, "flashinfer": 9, "absorbed": 10, "expanded": 31, "sdpa": 11,
+    "own": 0, "all_mla": 1, "all_kda": 2,
+    "vllm": 0, "sglang": 1, "trtllm": 2, "transformers": 3, "llamacpp": 4, "endpoint": 5,
+}  # fmt: skip
+"""Name -> number of its style: backends, patterns of a model, engines.
+
+Numbers below 35 differ in colour or line style. Backends of one operator differ
+in colour and in marker, where they may stand in one figure.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Style:
     """How one backend is drawn, in every figure of a report."""
@@ -72,16 +85,43 @@ class Style:
     dashes: Any
 
 
-def styles_for(backends: Iterable[str]) -> dict[str, Style]:
-    """One style per backend, in the order given (the order in which the scenario lists them).
+def styles_for(names: Iterable[str]) -> dict[str, Style]:
+    """One style per name, in the order given.
 
-    The first 35 styles differ in colour or line style, and the marker changes with each.
+    A name of `_NUMBERS` looks the same in every report, and so does a model's backend (`a+b`) by
+    its first part where that is not taken. Others get what differs most from those beside them:
+    another colour and another marker as far as there are any. The first 35 styles differ in colour
+    or line style.
     """
-    return {
-        name: Style(
-            colour=PALETTE[index % len(PALETTE)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            dashes=_DASHES[index % len(_DASHES)],
-        )
-        for index, name in enumerate(dict.fromkeys(backends))
-    }
+    listed = list(dict.fromkeys(names))
+    taken: dict[str, int] = {name: _NUMBERS[name] for name in listed if name in _NUMBERS}
+    for name in listed:
+        if name not in taken:
+            own = _NUMBERS.get(name.partition("+")[0])
+            is_free = own is not None and own not in taken.values()
+            taken[name] = own if own is not None and is_free else _free(taken.values())
+    return {name: _style(taken[name]) for name in listed}
+
+
+def _free(taken: Collection[int]) -> int:
+    """The first number in a colour and with a marker that none has, else the first that none has.
+
+    With 35 styles in use, one of them stands for two names.
+    """
+    colours = {number % len(PALETTE) for number in taken}
+    markers = {number % len(_MARKERS) for number in taken}
+    free = [number for number in range(len(taken) + 1) if number not in taken]
+    apart = (
+        number
+        for number in range(len(PALETTE) * len(_DASHES))
+        if number % len(PALETTE) not in colours and number % len(_MARKERS) not in markers
+    )
+    return next(apart, free[0])
+
+
+def _style(number: int) -> Style:
+    return Style(
+        colour=PALETTE[number % len(PALETTE)],
+        marker=_MARKERS[number % len(_MARKERS)],
+        dashes=_DASHES[number % len(_DASHES)],
+    )

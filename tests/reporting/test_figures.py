@@ -159,6 +159,36 @@ def test_any_two_of_seven_backends_differ_in_colour_and_in_marker() -> None:
         assert one.marker != other.marker
 
 
+KDA = ("triton", "fla", "flashkda", "cudnn", "chunked", "recurrent")
+MLA = ("triton", "flashmla", "flashinfer", "sdpa")
+FAMILIES = (KDA, (*MLA, "absorbed"), (*MLA, "expanded"), ("own", "all_mla", "all_kda"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_known_backend_looks_the_same_whoever_is_beside_it_and_differs_from_them(
+    family: tuple[str, ...],
+) -> None:
+    together = styles_for(family)
+    backwards = styles_for(["unknown", *reversed(family)])
+    for name in family:
+        assert styles_for([name])[name] == together[name] == backwards[name]
+    for one, other in itertools.combinations(backwards.values(), 2):
+        assert one.colour != other.colour
+        assert one.marker != other.marker
+
+
+def test_known_backends_of_different_operators_do_not_look_alike() -> None:
+    looks = styles_for([*KDA, *MLA, "absorbed", "expanded"]).values()
+    assert len({(look.colour, look.marker) for look in looks}) == len(looks) == 11
+
+
+def test_a_models_backend_looks_like_its_first_part_unless_that_is_taken() -> None:
+    alone = styles_for(["chunked"])["chunked"]
+    styles = styles_for(["chunked+sdpa", "chunked+absorbed"])
+    assert styles["chunked+sdpa"] == alone
+    assert styles["chunked+absorbed"].colour != alone.colour
+
+
 def test_any_two_of_thirty_five_backends_can_be_told_apart() -> None:
     styles = styles_for(str(index) for index in range(35)).values()
     looks = {(style.colour, str(style.dashes)) for style in styles}

@@ -26,6 +26,12 @@ SERIES: Mapping[str, list[float | None]] = {
 }
 
 
+OFTEN: Mapping[str, list[float | None]] = {
+    "at_ns": [0.7 * S * number for number in range(1, 6)],
+    "kv_usage_share": [0.1, 0.2, 0.5, 0.4, 0.3],
+}
+
+
 def result(index: int, start_s: float, end_s: float, **changes: Any) -> RequestResult:  # noqa: ANN401
     """Streams four chunks of one token in the second half of its time."""
     start, end = int(start_s * S), int(end_s * S)
@@ -128,7 +134,7 @@ def stored(serving_run: Run, tmp_path: Path) -> Callable[..., Run]:
 def test_the_highest_load_that_worked_is_drawn_from_what_is_stored(
     stored: Callable[..., Run], finished: bool
 ) -> None:
-    (section,) = build_document([stored(SERIES, finished=finished)]).sections
+    (section,) = build_document([stored(OFTEN, finished=finished)]).sections
     plans = [plan for plan in plan_serving(section).plans if "timeline" in plan.name]
     assert [plan.title for plan in plans] == ["Serving, random: time line at concurrency 64"]
     with themed():
@@ -142,14 +148,67 @@ def test_the_highest_load_that_worked_is_drawn_from_what_is_stored(
 def test_of_more_lines_than_are_drawn_the_busiest_are(
     stored: Callable[..., Run], make_serving_run: Callable[..., Run]
 ) -> None:
-    loads = [1, 1, 1, 1, 256]
+    loads = [4, 4, 2, 4, 256, 2]
     points = [{"input_len": 1024 * 2**n, "concurrency": load} for n, load in enumerate(loads)]
     (section,) = build_document([stored(SERIES, of=make_serving_run(points))]).sections
     found = plan_serving(section)
     titles = [plan.title for plan in found.plans if "timeline" in plan.name]
-    assert len(titles) == 4
-    assert titles[-1] == "Serving, random: time line at concurrency 256, input_len 16384"
-    assert any("the busiest 4 of 5 lines only" in line for line in found.omissions)
+    assert [title.partition(" at ")[2] for title in titles] == [
+        "concurrency 4, input_len 1024",
+        "concurrency 4, input_len 2048",
+        "concurrency 4, input_len 8192",
+        "concurrency 256, input_len 16384",
+    ]
+    assert any("the busiest 4 of 6 lines only" in line for line in found.omissions)
+
+
+def test_of_equal_loads_those_with_the_longest_prompts_are_drawn(
+    stored: Callable[..., Run], make_serving_run: Callable[..., Run]
+) -> None:
+    points = [{"input_len": 1024 * 2**n, "concurrency": 4} for n in range(5)]
+    (section,) = build_document([stored(OFTEN, of=make_serving_run(points))]).sections
+    titles = [plan.title for plan in plan_serving(section).plans if "timeline" in plan.name]
+    drawn = [title.partition("input_len ")[2] for title in titles]
+    assert drawn == ["2048", "4096", "8192", "16384"]
+
+
+@pytest.mark.parametrize(
+    ("loads", "drawn", "said"),
+    [
+        ([1, 1, 8], ["8"], "no time line of 2 lines with one request at a time."),
+        ([1, 8, 8], ["8", "8"], "no time line of 1 line with one request at a time."),
+        ([1, 1], ["1", "1"], None),
+    ],
+)
+def test_one_request_at_a_time_is_drawn_only_where_there_is_nothing_else(
+    stored: Callable[..., Run],
+    make_serving_run: Callable[..., Run],
+    loads: list[int],
+    drawn: list[str],
+    said: str | None,
+) -> None:
+    points = [{"input_len": 1024 * 2**n, "concurrency": load} for n, load in enumerate(loads)]
+    (section,) = build_document([stored(OFTEN, of=make_serving_run(points))]).sections
+    found = plan_serving(section)
+    titles = [plan.title for plan in found.plans if "timeline" in plan.name]
+    if len(set(loads)) > 1:
+        assert [title.partition("concurrency ")[2].partition(",")[0] for title in titles] == drawn
+    assert len(titles) == len(drawn)
+    assert [line for line in found.omissions if "one request at a time" in line] == (
+        [] if said is None else [f"Serving, random: {said}"]
+    )
+
+
+def test_a_cache_that_was_read_a_few_times_only_has_no_strip_and_a_note(
+    stored: Callable[..., Run],
+) -> None:
+    (section,) = build_document([stored(SERIES)]).sections
+    (plan,) = (plan for plan in plan_serving(section).plans if "timeline" in plan.name)
+    with themed():
+        figure = plan.build()
+    assert len(figure.axes) == 2
+    said = " ".join(" ".join(text.get_text() for text in figure.texts).split())
+    assert "use of the KV cache was read 2 times only" in said
 
 
 def test_closed_and_open_loops_in_one_table_are_drawn_each_with_its_own_load(
