@@ -13,13 +13,13 @@ class Crossover:
     """Two curves over the same lengths.
 
     Attributes:
-        at: Length where they cross, between two measured ones; None: they do not.
+        at: Lengths where they cross, each between two measured ones, in order; empty: nowhere.
         first_ratio: other / one at the shortest common length: above 1, `one` is faster there.
         last_ratio: The same at the longest.
         shortest, longest: Those lengths.
     """
 
-    at: float | None
+    at: tuple[float, ...]
     first_ratio: float
     last_ratio: float
     shortest: int
@@ -27,7 +27,7 @@ class Crossover:
 
 
 def crossover(one: Mapping[int, float], other: Mapping[int, float]) -> Crossover | None:
-    """The last crossing, by straight lines between logarithms; None: no two common lengths.
+    """All crossings, by straight lines between logarithms; None: no two common lengths.
 
     Args:
         one: Length -> time.
@@ -37,14 +37,14 @@ def crossover(one: Mapping[int, float], other: Mapping[int, float]) -> Crossover
     if len(common) < 2:
         return None
     gaps = [(length, math.log(other[length] / one[length])) for length in common]
-    at = None
+    at: list[float] = []
     for (left, before), (right, after) in pairwise(gaps):
         if before == after or before * after > 0:
             continue
         share = before / (before - after)
-        at = left * (right / left) ** share
+        at.append(left * (right / left) ** share)
     return Crossover(
-        at=at,
+        at=tuple(dict.fromkeys(at)),  # at a measured length two neighbours find the same one
         first_ratio=math.exp(gaps[0][1]),
         last_ratio=math.exp(gaps[-1][1]),
         shortest=common[0],

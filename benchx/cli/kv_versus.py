@@ -134,13 +134,13 @@ def _row(one: Series, series: Sequence[Series]) -> dict[str, Any]:
         "phase": one.phase,
         "batch": one.batch,
         "pattern": one.pattern,
-        "crossover": found.at if found else None,
+        "crossovers": list(found.at) if found else None,
         "shortest": found.shortest if found else None,
         "ratio_at_shortest": found.first_ratio if found else None,
         "longest": longest,
         "ratio_at_longest": found.last_ratio if found else None,
         "bytes_ratio_at_longest": left,
-        "bytes_crossover": bytes_cross.at if bytes_cross else None,
+        "bytes_crossovers": list(bytes_cross.at) if bytes_cross else None,
     }
 
 
@@ -190,17 +190,18 @@ def _text(row: Mapping[str, Any]) -> dict[str, Any]:
     def three(value: float | None) -> str:
         return "-" if value is None else f"{value:.3g}"
 
-    at = row["crossover"]
+    def crossings(found: Sequence[float] | None) -> str:
+        return " and ".join(f"{at:,.0f}" for at in found or ())
+
+    at = crossings(row["crossovers"])
     return {
         "phase": row["phase"],
         "batch": row["batch"],
         "pattern": row["pattern"],
-        "crosses own at": "nowhere" if at is None else f"{at:,.0f} tokens",
+        "crosses own at": f"{at} tokens" if at else "nowhere",
         "lengths": f"{length(row['shortest'])} to {length(row['longest'])}",
         "ratio, first": three(row["ratio_at_shortest"]),
         "ratio, last": three(row["ratio_at_longest"]),
         "bytes ratio, last": three(row["bytes_ratio_at_longest"]),
-        "bytes cross at": "-"
-        if row["bytes_crossover"] is None
-        else f"{row['bytes_crossover']:,.0f}",
+        "bytes cross at": crossings(row["bytes_crossovers"]) or "-",
     }

@@ -83,12 +83,12 @@ def _endpoint(
     from benchx.serving.probe import api_of, choose_api, models
     from benchx.serving.request import Endpoint
 
-    Address.of(url)  # a URL that is none is said as it was given
+    Address.of(url)  # a malformed URL is reported as it was given
     asked = api_of(api)
     endpoint = Endpoint(
         base_url=url.rstrip("/"), api=asked or "completions", model="", api_key_env=api_key_env
     )
-    endpoint.secret_headers()  # a missing key is said before anything is sent
+    endpoint.secret_headers()  # a missing key is reported before anything is sent
     if model is None:
         listed = models(endpoint)
         if not listed:
