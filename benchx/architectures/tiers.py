@@ -70,11 +70,6 @@ def kv_throughput_gb_s(size_bytes: float, seconds: float) -> float:
     return size_bytes / seconds / 1e9
 
 
-def kv_throughput_gbit_s(size_bytes: float, seconds: float) -> float:
-    """The same in Gbit/s: the network that separating prefill from decode needs."""
-    return 8 * kv_throughput_gb_s(size_bytes, seconds)
-
-
 def loading_wins_from(tier: Tier, left: Footprint, prefill: PrefillModel) -> int | None:
     """The length in tokens from which on every prefix loads faster than it is computed; or None.
 

@@ -127,11 +127,6 @@ def format_bytes(size: float) -> str:
     return _scaled(size, {name: float(_BYTES[name]) for name in names})
 
 
-def format_share(share: float) -> str:
-    """A share for people, three digits: 0.005 is `0.5%`."""
-    return f"{_digits(100 * share)}%"
-
-
 def _quantity(value: str, units: Mapping[str, int | Decimal], expected: str) -> Decimal:
     """Number times unit, exact; raises UnitError."""
     found = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None

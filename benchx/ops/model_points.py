@@ -22,7 +22,6 @@ from benchx.architectures.variants import PATTERNS, variant
 from benchx.core.axes import AxisSpec, Params, parse_lengths
 from benchx.core.record import Work
 
-PHASES = ("prefill", "decode")
 _HALVES = ("bfloat16", "float16", "float32")
 
 SHARED_AXES: Mapping[str, AxisSpec] = {

@@ -73,14 +73,15 @@ def _print_section(section: Section, console: Console) -> None:
 
 
 def mean_lines(section: Section) -> list[str]:
-    """The geometric means of the speed-ups, in one line."""
-    if not section.means:
-        return []
-    words = (
+    """The geometric means of the speed-ups in one line, and which backends have none and why."""
+    words = [
         f"{mean.backend} {ratio(mean.ratio)}x ({mean.groups} of {mean.groups_in_all} inputs)"
         for mean in section.means
-    )
-    return [f"speed-up over {section.baseline}, geometric mean: {', '.join(words)}"]
+    ]
+    subject = f"speed-up over {section.baseline}"
+    means = [f"{subject}, geometric mean of common inputs: {', '.join(words)}"] if words else []
+    names = ", ".join(section.incomparable)
+    return [*means, *([f"no {subject}: {names} finished no common input"] if names else [])]
 
 
 def columns_that_fit(table: OperatorTable, width: int) -> tuple[Column, ...]:

@@ -40,6 +40,9 @@ class Section:
         op: Operator, model or data set.
         is_serving: Whether its rows are serving points, which have no speed-ups.
         baseline: The backend whose speed counts as 1; None when nothing was ok.
+        speed_ups: Of the backends in `means`.
+        incomparable: Backends that were ok but share no input with all others, see
+            `mean_speed_ups`.
         timelines: Where the loads of serving points are stored.
     """
 
@@ -52,6 +55,7 @@ class Section:
     baseline: str | None
     speed_ups: tuple[SpeedUp, ...]
     means: tuple[MeanSpeedUp, ...]
+    incomparable: tuple[str, ...] = ()
     timelines: tuple[TimelineSource, ...] = ()
 
 
@@ -173,7 +177,8 @@ def _section(
     has_wanted = baseline is not None and bool((ok_rows(frame)["backend"] == baseline).any())
     chosen = baseline if has_wanted else choose_baseline(frame)
     found = speed_ups(frame, chosen) if chosen else ()
-    groups = int(frame["group_id"].nunique())
+    means = mean_speed_ups(frame, found, baseline=chosen) if chosen else ()
+    compared = {mean.backend for mean in means}
     sliced = any("slice_" in str(notes) for notes in frame["notes"])
     return Section(
         key=key,
@@ -184,8 +189,11 @@ def _section(
             frame, model_costs(frame, priced), cost_note=SLICE_COST if sliced else ""
         ),
         baseline=chosen,
-        speed_ups=found,
-        means=mean_speed_ups(found, baseline=chosen, groups_in_all=groups) if chosen else (),
+        speed_ups=tuple(one for one in found if one.backend in compared),
+        means=means,
+        incomparable=tuple(
+            dict.fromkeys(one.backend for one in found if one.backend not in compared)
+        ),
     )
 
 

@@ -42,7 +42,9 @@ _KERNEL_RULES = (
     '"error" is the largest rms ratio over the outputs.',
     "Share of roofline: the larger of FLOPs / matrix rate and minimum bytes / copy bandwidth, "
     "over the device time.",
-    "Speed-up compares backends on equal inputs, only where both are ok.",
+    "Speed-up compares a backend with the first of the scenario that is ok anywhere (or the one "
+    "named by --baseline), on equal inputs where both are ok. Its geometric mean runs over the "
+    "inputs that all backends asked for there finished.",
 )
 _SERVING_RULES = (
     "Serving: times start when the bytes of a request are handed to the socket; a token counts "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchx.reporting.frame import TIME, TIME_HIGH, TIME_LOW, backend_order, ok_rows
+from benchx.stats.summary import geometric_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,12 @@ class SpeedUp:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanSpeedUp:
-    """Geometric mean of a backend's speed-ups, over the groups where both were ok."""
+    """Geometric mean of a backend's speed-ups, see `mean_speed_ups`.
+
+    Attributes:
+        groups: Over how many groups it runs.
+        groups_in_all: All groups of the operator.
+    """
 
     backend: str
     baseline: str
@@ -44,10 +50,13 @@ class MeanSpeedUp:
 
 
 def choose_baseline(frame: pd.DataFrame) -> str | None:
-    """The backend that is ok in most groups, the first listed one of equals; None without any."""
-    counts = ok_rows(frame).groupby("backend", sort=False)["group_id"].nunique()
-    listed = [name for name in backend_order(frame) if name in counts.index]
-    return max(listed, key=lambda name: int(counts[name]), default=None)
+    """The first backend, in the order of the plan, that is ok anywhere; None without any.
+
+    The order is the scenario's, so a point that fails in one run and not in the next does not
+    change what the others are compared with.
+    """
+    measured = set(ok_rows(frame)["backend"])
+    return next((name for name in backend_order(frame) if name in measured), None)
 
 
 def speed_ups(frame: pd.DataFrame, baseline: str) -> tuple[SpeedUp, ...]:
@@ -82,19 +91,35 @@ def _speed_up(label: Hashable, row: pd.Series, base: pd.Series) -> SpeedUp:
 
 
 def mean_speed_ups(
-    found: Sequence[SpeedUp], *, baseline: str, groups_in_all: int
+    frame: pd.DataFrame, found: Sequence[SpeedUp], *, baseline: str
 ) -> tuple[MeanSpeedUp, ...]:
-    """Geometric means per backend, in order of first appearance."""
-    ratios: dict[str, list[float]] = {}
+    """Geometric means per backend, in order of first appearance.
+
+    Backends that the plan asks for at the same groups have their means over the same groups:
+    those at which all of them have a speed-up. Means over the groups that each happened to finish
+    would compare different work. Backends without a group in common have none.
+
+    Args:
+        frame: Rows of one operator and one run, failed ones included.
+        found: `speed_ups` of that frame.
+        baseline: The backend whose speed counts as 1.
+    """
+    ratios: dict[str, dict[str, float]] = {}
     for one in found:
-        ratios.setdefault(one.backend, []).append(one.ratio)
-    return tuple(
-        MeanSpeedUp(
-            backend=backend,
-            baseline=baseline,
-            ratio=math.exp(math.fsum(map(math.log, values)) / len(values)),
-            groups=len(values),
-            groups_in_all=groups_in_all,
-        )
-        for backend, values in ratios.items()
-    )
+        ratios.setdefault(one.backend, {})[one.group_id] = one.ratio
+    asked = {name: frozenset(frame["group_id"][frame["backend"] == name]) for name in ratios}
+    means = []
+    for backend, of_group in ratios.items():
+        equals = [set(ratios[name]) for name in ratios if asked[name] == asked[backend]]
+        common = sorted(set.intersection(*equals))
+        if common:
+            means.append(
+                MeanSpeedUp(
+                    backend=backend,
+                    baseline=baseline,
+                    ratio=geometric_mean([of_group[group] for group in common]),
+                    groups=len(common),
+                    groups_in_all=int(frame["group_id"].nunique()),
+                )
+            )
+    return tuple(means)

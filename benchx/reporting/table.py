@@ -23,6 +23,7 @@ from benchx.reporting.frame import (
     AxisSplit,
     fastest,
     interval_launches,
+    not_asked,
     ok_rows,
     split_axes,
     words_of,
@@ -123,6 +124,7 @@ def operator_table(
             *priced.lines(),
             *([cost_note] if cost_note and priced.classes else []),
             *(f"{short}: {full}" for short, full in short_forms(frame, axes.varying).items()),
+            *not_asked(frame),
             *notes.texts(),
         ),
     )

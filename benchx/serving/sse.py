@@ -42,7 +42,6 @@ class SseParser:
 
     Attributes:
         comments: Comment lines seen until now.
-        retry_ms: Reconnection time that the server asked for; None when it never did.
 
     Args:
         max_bytes: Longest line, and longest event, that is read.
@@ -50,7 +49,6 @@ class SseParser:
 
     def __init__(self, *, max_bytes: int = MAX_LINE_BYTES) -> None:
         self.comments = 0
-        self.retry_ms: int | None = None
         self._max_bytes = max_bytes
         self._head: bytes | None = b""  # first bytes, until it is clear whether they are a BOM
         self._partial: list[bytes] = []
@@ -170,5 +168,3 @@ class SseParser:
             self._name = value
         elif name == b"id" and b"\0" not in value:
             self._last_id = value
-        elif name == b"retry" and value.isdigit() and len(value) < 16:
-            self.retry_ms = int(value)

@@ -17,7 +17,7 @@ from benchx.architectures.cache import (
 )
 from benchx.architectures.flops import decode_flops, prefill_flops
 from benchx.architectures.parameters import expert_parameters, parameters
-from benchx.architectures.tiers import kv_throughput_gbit_s
+from benchx.architectures.tiers import kv_throughput_gb_s
 from benchx.core.errors import UsageError
 
 MIB = 2**20
@@ -116,8 +116,8 @@ def test_the_prefill_as_a_service_table_follows_from_bytes_and_time(
     tokens: str, mib: float, seconds: float, gbit_s: float
 ) -> None:
     """Bytes and seconds are rounded as printed, so the rate is known within an interval only."""
-    low = kv_throughput_gbit_s((mib - 0.05) * MIB, seconds + 0.005)
-    high = kv_throughput_gbit_s((mib + 0.05) * MIB, seconds - 0.005)
+    low = 8 * kv_throughput_gb_s((mib - 0.05) * MIB, seconds + 0.005)
+    high = 8 * kv_throughput_gb_s((mib + 0.05) * MIB, seconds - 0.005)
     assert low - 0.005 <= gbit_s <= high + 0.005
 
 

@@ -12,7 +12,6 @@ from benchx.core.units import (
     format_bytes,
     format_count,
     format_seconds,
-    format_share,
     parse_bytes,
     parse_count,
     parse_duration_s,
@@ -133,11 +132,6 @@ def test_a_formatted_size_is_within_three_digits(size: int) -> None:
     assert float(number) * parse_bytes(f"1{unit}") == pytest.approx(size, rel=6e-3)
 
 
-@given(st.floats(0.001, 1.0))
-def test_a_formatted_share_reads_back_to_three_digits(share: float) -> None:
-    assert parse_share(format_share(share)) == pytest.approx(share, rel=6e-3)
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -159,4 +153,3 @@ def test_other_quantities_for_people() -> None:
         "0", "1000", "1k", "128k", "1M",
     ]  # fmt: skip
     assert [format_bytes(n) for n in (0, 512, 1536, 2**31)] == ["0 B", "512 B", "1.5 KiB", "2 GiB"]
-    assert [format_share(s) for s in (0.005, 1.0, 0.12345)] == ["0.5%", "100%", "12.3%"]

@@ -161,3 +161,10 @@ def test_a_size_or_length_of_the_axes_is_printed_with_its_letter(make_rows: RowM
     assert [cell_of(table, row, "block_bytes") for row in table.rows] == ["16 KiB", "1 MiB"]
     assert "total_bytes 1 GiB" in table.caption
     assert "folder" not in table.caption
+
+
+def test_a_backend_that_was_not_asked_for_everywhere_is_named_under_the_table(
+    make_rows: RowMaker,
+) -> None:
+    rows = make_rows("x", HEADS, {"a": [1.0, 2.0], "b": [1.0, 2.0]}, run_id="r")
+    assert "b: not asked for at 1 of 2 inputs" in table_of(rows[:-1]).footnotes

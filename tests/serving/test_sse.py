@@ -120,10 +120,10 @@ def test_name_and_id_belong_to_their_events() -> None:
     assert events == [SseEvent(b"a", b"error", b"3"), SseEvent(b"b", b"", b"3")]
 
 
-def test_comments_are_counted_and_retry_is_kept() -> None:
+def test_comments_are_counted_and_a_time_to_retry_is_no_event() -> None:
     parser = SseParser()
-    parser.feed(b": one\n:two\nretry: 250\nretry: soon\n")
-    assert (parser.comments, parser.retry_ms) == (2, 250)
+    assert parser.feed(b": one\n:two\nretry: 250\n\n") == []
+    assert parser.comments == 2
 
 
 def feed_often(parser: SseParser, piece: bytes) -> None:

@@ -130,12 +130,10 @@ class Capabilities:
         text: Whether prompts may be text.
         chunk_usage: Whether it can give usage with every chunk.
         batches: Whether it computes several requests at once; if not, TTFT under load is queueing.
-        strict_fields: Whether unknown fields of a request are refused.
         health_path: What to poll, from the root of the server.
         metrics_path: Where Prometheus text is, from the root; None: it tells nothing.
         metrics_url: The same where it is another address.
         tokenize_path: Where text becomes ids, from the root; None: nowhere.
-        reasoning_tokens: Whether `completion_tokens` includes reasoning.
     """
 
     usage: UsageRule
@@ -144,12 +142,10 @@ class Capabilities:
     text: bool = True
     chunk_usage: bool = False
     batches: bool = True
-    strict_fields: bool = False
     health_path: str | None = "/health"
     metrics_path: str | None = None
     metrics_url: str | None = None
     tokenize_path: str | None = None
-    reasoning_tokens: bool = True
 
 
 class Engine(Protocol):

@@ -99,7 +99,6 @@ class TransformersEngine:
             done_marker=False,
             token_ids=False,
             batches=self._batches(settings),
-            strict_fields=True,
         )
 
     def exact_length(self, tokens: int) -> Mapping[str, Any]:
