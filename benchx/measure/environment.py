@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,25 @@ from benchx.measure.device import cpu_name, usable_cpus
 _AMD_VERSION = Path("/sys/module/amdgpu/version")
 """Only where the driver was installed by itself; the one of the kernel has no other version."""
 
+_PREFIXES = (
+    "CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "NCCL_", "HIP_", "ROCR_", "HSA_", "RCCL_", "MIOPEN_",
+    "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_", "FLA_", "VLLM_", "SGLANG_", "SGL_",
+    "TRTLLM_", "OMP_", "MKL_",
+)  # fmt: skip
+"""Of variables that change what is compiled, chosen or allocated."""
+
+_PRIVATE_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|COOKIE|HOST|ADDR|(^|_)IP($|_)|URL|URI|ENDPOINT|USER|UUID"
+)
+
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+.,:;=\[\]-]{0,64}")
+"""Words, numbers and lists of them; neither a path nor a sentence."""
+
+_PRIVATE_VALUE = re.compile(r"\d+\.\d+\.\d+\.\d+|(GPU|MIG)-[0-9a-fA-F]|[A-Za-z0-9]{24}")
+"""An address, a card's UUID, or as many letters and digits in a row as no setting has."""
+
+WITHHELD = "(withheld)"
+
 _TRITONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "pytorch-triton")
 """Names that the wheels of torch's indices have it under."""
 
@@ -26,7 +48,7 @@ def snapshot() -> dict[str, Any]:
     Keys: python, os, kernel, machine, cpu, cpus (usable by this process), torch, torch_threads,
     cuda, hip, driver, triton, numpy, benchx, code (hashes of our sources, `core.sources.digest`),
     method (`core.method`), git_commit and git_dirty (of the checkout that benchx was imported
-    from). No host name, user name or path.
+    from), variables. No host name, user name or path.
     """
     import torch
 
@@ -50,7 +72,26 @@ def snapshot() -> dict[str, Any]:
         "method": dict(METHOD_VERSIONS),
         "git_commit": commit,
         "git_dirty": dirty,
+        "variables": variables(),
     }
+
+
+def variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Environment variables that compilers, libraries and engines obey: name -> value.
+
+    A value that may be a secret, or that names a place, an address or a person is withheld: the
+    name alone says that the variable is set.
+    """
+    return {
+        name: _shown(name, value)
+        for name, value in sorted(environ.items())
+        if name.startswith(_PREFIXES)
+    }
+
+
+def _shown(name: str, value: str) -> str:
+    is_plain = _PLAIN_VALUE.fullmatch(value) and not _PRIVATE_VALUE.search(value)
+    return value if is_plain and not _PRIVATE_NAME.search(name) else WITHHELD
 
 
 def package_version(name: str) -> str | None:

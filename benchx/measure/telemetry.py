@@ -90,6 +90,19 @@ class Telemetry:
             self._absent = str(lost)
 
 
+def card_settings(device: Device) -> dict[str, Any]:
+    """Limits, clocks and modes that a card is set to (`NvmlSource.settings`); {} if it can't tell.
+
+    Those of NVIDIA cards only: AMD SMI and processors are not asked.
+    """
+    if device.vendor != "nvidia":
+        return {}
+    try:
+        return dict(NvmlSource(device).settings())
+    except TelemetryLost:
+        return {}
+
+
 def telemetry_notes(telemetry: Mapping[str, Any]) -> tuple[str, ...]:
     """Notes for `Timing.notes` that follow from what `Telemetry.stop` returned."""
     reasons = telemetry.get("throttle_reasons") or ()

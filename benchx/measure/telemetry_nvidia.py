@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from benchx.core.device import Device
 from benchx.measure.telemetry_reading import Reading, TelemetryLost, pci_of
@@ -44,6 +46,46 @@ class NvmlSource:
             throttle=None if bits is None else nvml_reasons(bits),
         )
 
+    def settings(self) -> dict[str, float | bool | str | None]:
+        """What of the card decides its speed beside its kind; None where it does not tell.
+
+        Keys: `id` (the same for the same card, and no way back to its serial number or UUID),
+        `power_limit_w` in force and `power_limit_default_w`, `sm_clock_application_mhz` and
+        `memory_clock_application_mhz` (clocks that were set; locked ones NVML does not tell),
+        `sm_clock_max_mhz`, `ecc` and `mig`.
+        """
+        nvml, handle = self._nvml, self._handle
+        limits_mw = (
+            self._told(nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
+            self._told(nvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
+        )
+        limit_w, default_w = (None if limit is None else limit / 1000 for limit in limits_mw)
+        sm, memory = nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM
+        modes = (
+            self._told(nvml.nvmlDeviceGetEccMode, handle),
+            self._told(nvml.nvmlDeviceGetMigMode, handle),
+        )
+        ecc, mig = (None if mode is None else bool(mode[0]) for mode in modes)
+        return {
+            "id": card_id(self._told(nvml.nvmlDeviceGetUUID, handle)),
+            "power_limit_w": limit_w,
+            "power_limit_default_w": default_w,
+            "sm_clock_application_mhz": self._told(nvml.nvmlDeviceGetApplicationsClock, handle, sm),
+            "memory_clock_application_mhz": self._told(
+                nvml.nvmlDeviceGetApplicationsClock, handle, memory
+            ),
+            "sm_clock_max_mhz": self._told(nvml.nvmlDeviceGetMaxClockInfo, handle, sm),
+            "ecc": ecc,
+            "mig": mig,
+        }
+
+    def _told(self, question: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - NVML's
+        """An answer, or None: drivers drop questions, and some need rights that nobody has."""
+        try:
+            return question(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
     def _ask(self, question: Callable[..., int], *arguments: object) -> int | None:
         try:
             return question(*arguments)
@@ -62,6 +104,14 @@ class NvmlSource:
             with suppress(*unknown):
                 return self._nvml.nvmlDeviceGetHandleByUUID(text.encode())
         return self._nvml.nvmlDeviceGetHandleByPciBusId(pci_of(device).encode())
+
+
+def card_id(uuid: str | bytes | None) -> str | None:
+    """Twelve hexadecimal digits that stand for a card's UUID (random itself), or None."""
+    if not uuid:
+        return None
+    known = uuid if isinstance(uuid, bytes) else uuid.encode()
+    return hashlib.sha256(b"benchx card\0" + known).hexdigest()[:12]
 
 
 _NVML_REASONS = {

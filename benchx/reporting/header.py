@@ -10,7 +10,7 @@ from typing import Any
 from benchx.core.outcome import Outcome
 from benchx.reporting.numbers import digits, flop_rate
 from benchx.store import LaunchInfo, Run
-from benchx.store.launches import software_of
+from benchx.store.launches import conditions_of
 
 _NOT_RECORDED = "not recorded"
 _DRIFT_WORTH_SAYING = 0.02
@@ -90,7 +90,7 @@ def header_of(run: Run) -> Header:
             *run.notes,
             *_warnings(run.launches),
             *_differences(run.launches),
-            *_mixed_software(run),
+            *_mixed_conditions(run),
             *_stale(run),
         ),
         environment={name: _listed(texts) for name, texts in environment.items()},
@@ -207,11 +207,11 @@ def _differences(launches: Sequence[LaunchInfo]) -> list[str]:
     return texts
 
 
-def _mixed_software(run: Run) -> list[str]:
-    """Versions that are not the same in all launches: of the workers, and of a point's backend."""
+def _mixed_conditions(run: Run) -> list[str]:
+    """What is not the same in all launches: workers' software and cards, versions of backends."""
     found: dict[str, dict[str, list[int]]] = {}
     for info in run.launches:
-        for name, value in software_of(info.environment).items():
+        for name, value in conditions_of(info.environment).items():
             found.setdefault(name, {}).setdefault(value, []).append(info.launch)
     for record in run.records:
         package, version = (record.provenance.get(key) for key in ("package", "version"))

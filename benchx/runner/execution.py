@@ -87,8 +87,8 @@ def run(
         UsageError: There is nothing to resume, or its scenario has changed; or benchx and its
             kernels are of two checkouts.
         StoreError: The run folder can't be written.
-        NotComparable: The run to continue was measured on another device or with other software;
-            it is left as it was.
+        NotComparable: The run to continue was measured on another device or under other
+            conditions; it is left as it was.
         RunFailed: Workers can't start; as `Interrupted`: the run was asked to stop. What was
             measured until then is kept, and the hint says how to continue.
     """

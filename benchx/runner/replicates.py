@@ -8,7 +8,7 @@ from typing import Any
 from benchx.core.errors import NotComparable, RunFailed
 from benchx.runner.events import Ready, Sources
 from benchx.store import LaunchInfo
-from benchx.store.launches import ABSENT, software_of
+from benchx.store.launches import ABSENT, conditions_of
 
 _DEVICE = ("name", "vendor", "arch", "count")
 """Of the device; its index and free memory may differ."""
@@ -45,7 +45,7 @@ def _place(folder: str | None, digest: str | None) -> str:
 
 
 def check_replicate(ready: Ready, earlier: Sequence[LaunchInfo]) -> None:
-    """A worker must stand on the same kind of device and software as those before it.
+    """A worker must have the same kind of device, software and settings as those before it.
 
     What an older run did not record is not compared.
 
@@ -62,14 +62,14 @@ def check_replicate(ready: Ready, earlier: Sequence[LaunchInfo]) -> None:
         differences = list(_differences(info.environment, ready.environment))
         if differences:
             raise NotComparable(
-                f"this run was measured with other software: {'; '.join(differences)}",
-                hint="restore what it was measured with, or start a new run without --resume",
+                f"this run was measured under other conditions: {'; '.join(differences)}",
+                hint="restore them, or start a new run without --resume",
             )
 
 
 def _differences(before: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    now = software_of(here)
-    for name, old in software_of(before).items():
+    now = conditions_of(here)
+    for name, old in conditions_of(before).items():
         new = now.get(name, ABSENT)
         if old != new:
             yield f"{name} was {old}, now {new}"

@@ -34,13 +34,15 @@ def open_session(spec: LaunchSpec, channel: Channel) -> Session:
     from benchx.measure.ceilings import ceilings
     from benchx.measure.device import probe_device
     from benchx.measure.environment import snapshot
+    from benchx.measure.telemetry import card_settings
 
     device = probe_device()
     if not device.is_gpu:
         limit_memory(device.memory_bytes)
     channel.send(Phase(name="measuring ceilings", points=(), limit_s=CEILINGS_LIMIT_S))
     limits = asdict(ceilings(device, again=spec.worker == 0))
-    channel.send(Ready(device=device.to_json(), environment=snapshot(), ceilings=limits))
+    environment = snapshot() | {"card": card_settings(device)}
+    channel.send(Ready(device=device.to_json(), environment=environment, ceilings=limits))
     return Session(spec=spec, device=device, ceilings=limits, channel=channel)
 
 

@@ -51,24 +51,28 @@ def latest(infos: Iterable[LaunchInfo]) -> tuple[LaunchInfo, ...]:
 
 
 ABSENT = "absent"
-"""What `software_of` says of a package that a machine does not have."""
+"""What `conditions_of` says of a package that a machine does not have."""
 
-_SOFTWARE = ("code", "method", "benchx", "torch", "triton", "cuda", "hip", "driver")
+_CONDITIONS = ("code", "method", "benchx", "torch", "triton", "cuda", "hip", "driver", "card")
+
+_NO_CONDITION = ("card id",)
+"""Another card of the same kind, set in the same way, may go on with a run."""
 
 _UNKNOWN_WHEN_NONE = ("benchx", "driver")
 """Where null says that it could not be found out; elsewhere it says that it is not there."""
 
 
-def software_of(environment: Mapping[str, Any]) -> dict[str, str]:
-    """The software that launches must share to be replicates of each other: field -> value.
+def conditions_of(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Software and settings that launches must share to be replicates: field -> value.
 
-    Fields of a mapping are `code benchx`, `method kernel`. What was not recorded is left out.
+    Fields of a mapping are `code benchx`, `card power_limit_w`. What was not recorded is left out.
     """
     found: dict[str, str] = {}
-    for name in _SOFTWARE:
+    for name in _CONDITIONS:
         value = environment.get(name)
         if isinstance(value, Mapping):
-            found |= {f"{name} {key}": str(inner) for key, inner in value.items()}
+            inner = {f"{name} {key}": item for key, item in value.items() if item is not None}
+            found |= {key: str(item) for key, item in inner.items() if key not in _NO_CONDITION}
         elif value is not None:
             found[name] = str(value)
         elif name in environment and name not in _UNKNOWN_WHEN_NONE:

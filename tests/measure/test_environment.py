@@ -18,7 +18,14 @@ from benchx.core.device import Device
 from benchx.core.method import METHOD_VERSIONS
 from benchx.core.sources import digests
 from benchx.measure.control import ControlKernel
-from benchx.measure.environment import driver_version, git_state, package_version, snapshot
+from benchx.measure.environment import (
+    WITHHELD,
+    driver_version,
+    git_state,
+    package_version,
+    snapshot,
+    variables,
+)
 from benchx.measure.memory import peak_extra_bytes
 
 
@@ -79,6 +86,43 @@ def test_triton_is_found_under_each_name_that_its_wheels_have(
     assert snapshot()["triton"] == "3.6.0"
     found.clear()
     assert snapshot()["triton"] is None
+
+
+def test_variables_that_change_what_runs_are_recorded_and_others_are_not() -> None:
+    environ = {
+        "NCCL_P2P_DISABLE": "1",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "VLLM_USE_V1": "0",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "HOME": "/srv/somebody",
+        "PATH": "/usr/bin",
+    }
+    assert variables(environ) == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "NCCL_P2P_DISABLE": "1",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "VLLM_USE_V1": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_API_KEY", "short"),
+        ("SGLANG_ADMIN_TOKEN", "1"),
+        ("VLLM_SOMETHING", "0123456789abcdef0123456789"),
+        ("TRITON_CACHE_DIR", "/srv/somebody/.triton"),
+        ("VLLM_HOST_IP", "box"),
+        ("NCCL_SOMEWHERE", "10.0.0.7:5000"),
+        ("NCCL_SOCKET_ADDR", "box"),
+        ("CUDA_VISIBLE_DEVICES", "GPU-5f0d71c1-aaaa"),
+        ("VLLM_SENTENCE", "Somebody's own words"),
+    ],
+)
+def test_of_a_secret_a_place_an_address_or_a_person_only_the_name_is_recorded(
+    name: str, value: str
+) -> None:
+    assert variables({name: value}) == {name: WITHHELD}
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from benchx.core.device import Device
-from benchx.measure.telemetry import Telemetry, summarise, telemetry_notes
+from benchx.measure.telemetry import Telemetry, card_settings, summarise, telemetry_notes
 from benchx.measure.telemetry_amd import amd_reading
 from benchx.measure.telemetry_cpu import PsutilSource
-from benchx.measure.telemetry_nvidia import nvml_reasons
+from benchx.measure.telemetry_nvidia import NvmlSource, card_id, nvml_reasons
 from benchx.measure.telemetry_reading import Reading, TelemetryLost, pci_address
 
 
@@ -229,3 +229,68 @@ def test_amd_metrics_that_are_not_available_become_none() -> None:
 
 def test_pci_addresses_are_written_as_the_management_libraries_do() -> None:
     assert pci_address(0, 0x1B, 0) == "0000:1b:00.0"
+
+
+class NvmlError(Exception):
+    """What a question to NVML raises."""
+
+
+def _refuses(*_: object) -> None:
+    raise NvmlError("not supported")
+
+
+def nvml(**answers: object) -> SimpleNamespace:
+    """A library that gives these answers and refuses other questions about a card's settings."""
+    questions = (
+        "EnforcedPowerLimit", "PowerManagementDefaultLimit", "EccMode", "MigMode", "UUID",
+        "ApplicationsClock", "MaxClockInfo",
+    )  # fmt: skip
+    found: dict[str, object] = {f"nvmlDeviceGet{name}": _refuses for name in questions}
+    found |= {f"nvmlDeviceGet{name}": answer for name, answer in answers.items()}
+    clocks = {"NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2}
+    return SimpleNamespace(**found, **clocks, nvmlInit=lambda: None, NVMLError=NvmlError)
+
+
+@pytest.fixture
+def nvidia(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setattr(NvmlSource, "_find", lambda *_: "card")
+    return replace(cpu, vendor="nvidia")
+
+
+def test_a_card_tells_its_limits_clocks_and_modes_and_no_uuid(
+    nvidia: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = nvml(
+        EnforcedPowerLimit=lambda _: 500_000,
+        PowerManagementDefaultLimit=lambda _: 700_000,
+        EccMode=lambda _: [1, 1],
+        MigMode=lambda _: [0, 1],
+        UUID=lambda _: "GPU-5f0d71c1",
+        ApplicationsClock=lambda _, clock: {1: 1980, 2: 3201}[clock],
+        MaxClockInfo=lambda _, clock: {1: 1985}[clock],
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    assert card_settings(nvidia) == {
+        "id": card_id("GPU-5f0d71c1"),
+        "power_limit_w": 500.0,
+        "power_limit_default_w": 700.0,
+        "sm_clock_application_mhz": 1980,
+        "memory_clock_application_mhz": 3201,
+        "sm_clock_max_mhz": 1985,
+        "ecc": True,
+        "mig": False,
+    }
+    assert card_id(b"GPU-5f0d71c1") == card_id("GPU-5f0d71c1") != card_id("GPU-5f0d71c2")
+
+
+def test_what_a_card_does_not_tell_is_none(nvidia: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(EnforcedPowerLimit=lambda _: 500_000))
+    told = {name: value for name, value in card_settings(nvidia).items() if value is not None}
+    assert told == {"power_limit_w": 500.0}
+
+
+def test_a_processor_and_a_card_without_its_library_have_no_settings(
+    cpu: Device, nvidia: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert card_settings(cpu) == card_settings(nvidia) == {}

@@ -378,6 +378,7 @@ SOFTWARE = {
     "benchx": "0.1.0",
     "code": {"benchx": "aaaa", "benchx_kernels": "bbbb"},
     "method": {"kernel": 1},
+    "card": {"id": "abcd", "power_limit_w": 700.0, "ecc": None},
 }
 
 
@@ -391,9 +392,10 @@ SOFTWARE = {
         ({"benchx": "0.2.0"}, "benchx was 0.1.0, now 0.2.0"),
         ({"code": {"benchx": "cccc", "benchx_kernels": "bbbb"}}, "code benchx was aaaa, now cccc"),
         ({"method": {"kernel": 2}}, "method kernel was 1, now 2"),
+        ({"card": {"power_limit_w": 500.0}}, "card power_limit_w was 700.0, now 500.0"),
     ],
 )
-def test_a_run_is_not_resumed_with_other_software_and_stays_as_it_was(
+def test_a_run_is_not_resumed_under_other_conditions_and_stays_as_it_was(
     write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch,
     change: dict[str, object], told: str,
 ) -> None:  # fmt: skip
@@ -402,7 +404,7 @@ def test_a_run_is_not_resumed_with_other_software_and_stays_as_it_was(
     folder = _unfinish(fake_run(scenario).path, records=1)
     before = _contents(folder)
     monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE | change))
-    with pytest.raises(NotComparable, match=rf"other software: {told} \(.*start a new run"):
+    with pytest.raises(NotComparable, match=rf"other conditions: {told} \(.*start a new run"):
         fake_run(scenario, resume=folder)
     assert _contents(folder) == before
     monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE))
@@ -422,6 +424,17 @@ def test_what_an_older_run_did_not_record_keeps_nobody_from_resuming_it(
     monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(older))
     folder = _unfinish(fake_run(scenario).path, records=1)
     monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE))
+    assert fake_run(scenario, resume=folder).status is RunStatus.COMPLETE
+
+
+def test_a_run_is_resumed_on_another_card_of_the_same_kind(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = write_scenario("good", launches=2)
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(SOFTWARE))
+    folder = _unfinish(fake_run(scenario).path, records=1)
+    other = SOFTWARE | {"card": {"id": "efgh", "power_limit_w": 700.0, "ecc": True}}
+    monkeypatch.setenv("FAKE_ENVIRONMENT", json.dumps(other))
     assert fake_run(scenario, resume=folder).status is RunStatus.COMPLETE
 
 
