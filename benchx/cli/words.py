@@ -20,6 +20,10 @@ def vocabulary() -> Vocabulary:
     from benchx.serving.workloads.base import DATASETS
 
     datasets = {name: DATASETS.get(name).needs for name in DATASETS.names()}
-    chained = frozenset(name for name in DATASETS.names() if DATASETS.get(name).chained)
-    serving = ServingWords(engines=ENGINES.names(), datasets=datasets, chained=chained)
+    serving = ServingWords(
+        engines=ENGINES.names(),
+        datasets=datasets,
+        turn_needs={name: DATASETS.get(name).turn_needs for name in DATASETS.names()},
+        chained=frozenset(name for name in DATASETS.names() if DATASETS.get(name).chained),
+    )
     return Vocabulary(ops=kernel_words(), models=model_words(), serving=serving)

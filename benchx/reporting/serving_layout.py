@@ -10,7 +10,7 @@ from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.reporting.frame import split_axes
 from benchx.reporting.wording import plain_text
-from benchx.scenario.serving import RATE_AXES, WORKLOAD_AXES
+from benchx.scenario.serving_axes import RATE_AXES, WORKLOAD_AXES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,8 @@ from benchx.runner.serving_search import SearchedPoint
 from benchx.runner.serving_settings import engine_settings, settings_of
 from benchx.runner.session import Session, now
 from benchx.runner.spec import Group, Settings
-from benchx.scenario.serving import ENGINE_AXES, engine_key
+from benchx.scenario.serving import engine_key
+from benchx.scenario.serving_axes import ENGINE_AXES
 from benchx.serving.engines.catalog import ENGINES
 from benchx.serving.engines.process import EngineFailed
 from benchx.serving.engines.session import RunningEngine, running, settings_from

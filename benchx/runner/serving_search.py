@@ -70,10 +70,15 @@ class SearchedPoint(ServingPoint):
             values[metric.SPENT.id] = spent_usd
         if found.passing is not None:
             values[_FOUND[axis]] = float(found.passing)
+        details = dict(best.details)
+        details["provenance"] = {
+            **best.details["provenance"],
+            "searched": {"axis": axis, "found": found.passing},
+        }
         listed = ", ".join(f"{load:g}" for load in results)
         notes = (f"searched {axis} over {listed}", *_told(found), *_behind(axis, results))
         noted: Timing = replace(timing, notes=(*timing.notes, *notes))
-        return replace(best, details={**best.details, "values": values, "timing": noted})
+        return replace(best, details={**details, "values": values, "timing": noted})
 
 
 def _plan(search: Mapping[str, Any]) -> SearchPlan:

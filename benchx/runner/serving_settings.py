@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from benchx.core.errors import UsageError
 from benchx.core.point import Point
 from benchx.runner.spec import Settings
-from benchx.scenario.serving import ENGINE_AXES, RATE_AXES, WORKLOAD_AXES, count_setting
+from benchx.scenario.serving_axes import ENGINE_AXES, RATE_AXES, WORKLOAD_AXES
+from benchx.scenario.serving_workload import count_setting
 from benchx.serving.engines.base import EngineSettings
 from benchx.serving.engines.session import settings_from
 from benchx.serving.load import Chain, LoadPlan

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field
 
-from benchx.core.axes import AxisSpec, Scalar
+from benchx.core.axes import Scalar
 from benchx.core.errors import ScenarioError, nearest_word
 from benchx.core.point import Point
 from benchx.scenario.kernel import KernelPart, check_kernel_part
@@ -17,6 +17,7 @@ from benchx.scenario.kernel_sweep import kernel_sweep
 from benchx.scenario.kinds import KINDS, Kind, Sweep
 from benchx.scenario.located import Located, show
 from benchx.scenario.schema import Part, Value, Values, Word
+from benchx.scenario.serving_axes import ENGINE_AXES, RATE_AXES, SERVING_AXES, WORKLOAD_AXES
 from benchx.scenario.serving_sections import (
     EngineSection,
     LoadSection,
@@ -25,66 +26,18 @@ from benchx.scenario.serving_sections import (
     TimeoutSection,
     WorkloadSection,
 )
+from benchx.scenario.serving_workload import (
+    check_rate,
+    check_streams,
+    check_workload,
+    count_setting,
+    needs_of,
+    too_few_streams,
+)
 from benchx.scenario.vocabulary import OpWords, Vocabulary
 
 ENDPOINT = "endpoint"
 """The engine that is not started: a server that runs already."""
-
-_LOAD_AXES = {
-    "concurrency": AxisSpec(type="int", doc="requests (or sessions) under way", minimum=1),
-    "request_rate": AxisSpec(type="float", doc="requests per second, open loop", minimum=1e-6),
-    "session_rate": AxisSpec(
-        type="float",
-        doc="sessions that start per second, open loop, of data sets with sessions",
-        minimum=1e-6,
-    ),
-    "arrival": AxisSpec(
-        type="str",
-        doc="arrival process of an open loop",
-        choices=("poisson", "constant", "gamma", "trace"),
-    ),
-    "burstiness": AxisSpec(type="float", doc="shape of gamma arrivals", minimum=1e-3),
-}
-_WORKLOAD_AXES = {
-    name: AxisSpec(type="int", doc=doc, minimum=1)
-    for name, doc in {
-        "requests": "requests in all",
-        "input_len": "tokens of a prompt",
-        "output_len": "tokens to generate",
-        "prefix_len": "tokens that prompts of a group share",
-        "groups": "different prefixes",
-        "sessions": "conversations",
-        "turns": "requests of a conversation",
-        "turn_len": "new tokens of a later turn",
-    }.items()
-}
-_ENGINE_AXES = {
-    name: AxisSpec(type=kind, doc=doc, minimum=1 if kind == "int" else None)
-    for name, kind, doc in (
-        ("tensor_parallel", "int", "GPUs that share a layer"),
-        ("pipeline_parallel", "int", "GPUs that layers are spread over"),
-        ("data_parallel", "int", "copies of the model"),
-        ("expert_parallel", "bool", "whether experts are spread over GPUs"),
-        ("max_num_seqs", "int", "most sequences in a batch"),
-        ("max_batched_tokens", "int", "most tokens in a step"),
-        ("max_model_len", "int", "longest context"),
-        ("eager", "bool", "without CUDA graphs and compilation"),
-        ("prefix_caching", "bool", "whether equal prefixes are computed once"),
-        ("dtype", "str", "type of the weights"),
-        ("kv_cache_dtype", "str", "type of the cache"),
-    )
-}
-SERVING_AXES: Mapping[str, AxisSpec] = {**_LOAD_AXES, **_WORKLOAD_AXES, **_ENGINE_AXES}
-"""Everything that can be swept."""
-
-RATE_AXES = ("request_rate", "session_rate")
-"""Axes that make an open loop: what starts per second."""
-
-ENGINE_AXES = frozenset(_ENGINE_AXES)
-"""Axes whose values need another start of the engine."""
-
-WORKLOAD_AXES = frozenset(_WORKLOAD_AXES)
-"""Axes that are fields of the workload."""
 
 
 class ServingPart(Part):
@@ -145,6 +98,11 @@ class ServingPart(Part):
             for name, value in sections.items()
             if isinstance(value, str | int | float | bool) and name not in self.swept
         }
+
+    def values_of(self, name: str) -> tuple[Scalar, ...]:
+        """Values of an axis under `axes` and `fixed`; none where it is in neither."""
+        fixed = (self.fixed[name],) if name in self.fixed else ()
+        return (*self.axes.get(name, ()), *fixed)
 
     @property
     def swept(self) -> frozenset[str]:
@@ -238,65 +196,6 @@ def _check_engine(part: ServingPart, origin: Located) -> None:
             fail(key, problem, f"`{key}` with `name: {ENDPOINT}` only")
 
 
-def count_setting(needs: Collection[str]) -> str | None:
-    """The setting that says how many of a made-up data set start; None for data in a file."""
-    return next((name for name in ("requests", "sessions") if name in needs), None)
-
-
-def _check_rate(part: ServingPart, origin: Located, *, chained: bool) -> None:
-    """A rate is that of what starts: of requests, or of sessions where requests follow in them."""
-    wrong, right = RATE_AXES if chained else reversed(RATE_AXES)
-    for section in ("axes", "fixed"):
-        if wrong in getattr(part, section):
-            place, key = origin.at((section, wrong)).where, f"{section}.{wrong}"
-            break
-    else:
-        if part.search is None or part.search.axis != wrong:
-            return
-        place, key = origin.at(("search",)).where, "search.axis"
-    what = "sends sessions" if chained else "has no sessions"
-    raise ScenarioError(
-        place,
-        key=key,
-        problem=f"data set {part.workload.dataset} {what}",
-        expected=f"{right} (what starts in a second)",
-    )
-
-
-def _check_count(part: ServingPart, origin: Located, needs: tuple[str, ...]) -> tuple[str, ...]:
-    """What is left of a data set's needs where a rate and a duration say how many start."""
-    rates = {*part.swept, part.search.axis if part.search else ""}.intersection(RATE_AXES)
-    arrivals = {part.load.arrival, *map(str, part.axes.get("arrival", ()))}
-    name = count_setting(needs)
-    if not rates or part.load.duration_s is None or name is None or "trace" in arrivals:
-        return needs
-    for key in (name, "requests_per_stream"):
-        if key in part.swept or getattr(part.workload, key) is not None:
-            raise ScenarioError(
-                origin.at(("workload",)).where,
-                key=f"workload.{key}",
-                problem=f"load.duration and {min(rates)} already say how many start",
-                expected=f"either workload.{key} or load.duration",
-            )
-    return tuple(need for need in needs if need != name)
-
-
-def _check_workload(part: ServingPart, origin: Located, needs: tuple[str, ...]) -> None:
-    """What a data set can't do without, said before minutes go into starting an engine."""
-    workload, needs = part.workload, _check_count(part, origin, needs)
-    given = part.swept | {name for name in needs if getattr(workload, name, None) is not None}
-    given |= {"requests"} if workload.requests_per_stream else set()
-    for name in needs:
-        if name not in given:
-            also = " or in axes" if name in WORKLOAD_AXES else ""
-            raise ScenarioError(
-                origin.at(("workload",)).where,
-                key=f"workload.{name}",
-                problem="missing",
-                expected=f"a value here{also}: data set {workload.dataset} needs it",
-            )
-
-
 def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, index: int) -> Sweep:
     """The points of a part, in plan order: engine settings slowest, so that starts are few.
 
@@ -304,12 +203,14 @@ def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, in
         ScenarioError: For unknown engines, data sets, axes and values, and for an engine without
             what it needs.
     """
-    known = vocabulary.serving
+    known, counted = vocabulary.serving, None
     if known is not None:
         _check_name(origin, ("engine", "name"), part.engine.name, known.engines)
         _check_name(origin, ("workload", "dataset"), part.workload.dataset, tuple(known.datasets))
-        _check_rate(part, origin, chained=part.workload.dataset in known.chained)
-        _check_workload(part, origin, known.datasets[part.workload.dataset])
+        check_rate(part, origin, chained=part.workload.dataset in known.chained)
+        check_workload(part, origin, needs_of(part, known))
+        counted = count_setting(known.datasets[part.workload.dataset])
+        check_streams(part, origin, counted)
     _check_engine(part, origin)  # after its name: a misspelt one needs nothing
     written = part.written()
     words = OpWords(
@@ -319,7 +220,7 @@ def serving_sweep(part: ServingPart, origin: Located, vocabulary: Vocabulary, in
             if name in part.swept or name in written
         },
         backends=(part.engine.name,),
-        problem=lambda _params: None,
+        problem=lambda params: too_few_streams(params, counted),
     )
     swept = kernel_sweep(
         part.as_kernel(), origin, Vocabulary(ops={part.workload.dataset: words}), index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchx.core.axes import AxisSpec, Params
 
@@ -44,11 +44,13 @@ class ServingWords:
     Attributes:
         engines: Names of engines.
         datasets: Data set -> settings of `workload` that it can't do without.
+        turn_needs: The same, when a session has more than one turn.
         chained: Data sets whose requests follow one another in sessions.
     """
 
     engines: tuple[str, ...]
     datasets: Mapping[str, tuple[str, ...]]
+    turn_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     chained: frozenset[str] = frozenset()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from time import monotonic_ns
 
 import numpy as np
@@ -17,6 +18,12 @@ from benchx.serving.load import ClientReport, LoadRun
 from benchx.serving.metrics import spread
 from benchx.serving.request import RequestResult
 from benchx.serving.worker_job import LoadJob, run_in_workers, worker_count
+
+TOKENS_PER_STREAM_S = 50.0
+"""Of a usual stream; see `worker_job.STREAMS_PER_WORKER`."""
+
+REQUEST_TOKENS = 50
+"""What a request costs the client besides its tokens, in tokens."""
 
 LAG_FLOOR_MS = 5.0
 LAG_SHARE = 0.05
@@ -63,7 +70,7 @@ def run_load(
 
     Args:
         job: What to send where.
-        workers: Client processes; None chooses by the number of streams.
+        workers: Client processes; None chooses by the work (`equal_streams`).
         isolated: Whether a single client has a process of its own too, where no other thread of
             this one can hold it up.
         on_result: Called with every result as it arrives; returns why to stop, or None.
@@ -79,12 +86,28 @@ def run_load(
         results.append(result)
         return on_result(result)
 
-    count = worker_count(workers, job.plan.concurrency or 0)
+    count = worker_count(workers, equal_streams(job))
     alone = count == 1 and not isolated
     reports = (_in_this_process(job, keep),) if alone else run_in_workers(job, count, keep)
     _account(job, reports, len(results))
     ordered = sorted(results, key=lambda result: result.index)
     return LoadOutcome(results=tuple(ordered), reports=reports)
+
+
+def equal_streams(job: LoadJob) -> int:
+    """Streams at a usual 50 tokens/s that cost the client what this load does.
+
+    Of an open loop without a limit nobody knows how many requests overlap, but its work follows
+    from the rate: tokens to decode, and for each request about what 50 tokens cost (its connection,
+    head and end).
+    """
+    starts_s, limit = job.plan.starts_s, job.plan.concurrency
+    if not starts_s:
+        return limit or 0
+    span_s = max(starts_s[-1] - starts_s[0], 1.0)
+    tokens = sum(one.max_tokens + REQUEST_TOKENS for chain in job.chains for one in chain)
+    streams = ceil(tokens / span_s / TOKENS_PER_STREAM_S)
+    return streams if limit is None else min(limit, streams)
 
 
 def _account(job: LoadJob, reports: Sequence[ClientReport], results: int) -> None:

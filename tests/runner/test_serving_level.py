@@ -504,6 +504,7 @@ def test_the_highest_concurrency_within_the_objective_is_found(
         (record,) = measure(truth.base_url, axes="", end=SEARCH)
     assert record.outcome is Outcome.OK, record.reason
     assert record.values["slo_in_flight_max"] == 4
+    assert record.provenance["searched"] == {"axis": "concurrency", "found": 4}
     assert record.values["in_flight_max"] == 4
     assert record.timing is not None
     assert "searched concurrency over 1, 2, 4" in record.timing.notes
@@ -515,6 +516,7 @@ def test_an_objective_that_no_load_meets_gives_figures_and_no_answer(measure: Me
         (record,) = measure(truth.base_url, axes="", end=SEARCH, ttft="10ms")
     assert record.outcome is Outcome.OK, record.reason
     assert "slo_in_flight_max" not in record.values
+    assert record.provenance["searched"] == {"axis": "concurrency", "found": None}
     assert record.values["goodput_share"] == 0
     assert record.timing is not None
     assert "the lowest load does not meet the SLO" in record.timing.notes

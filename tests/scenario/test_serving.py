@@ -19,7 +19,10 @@ NEEDS = {
 WORDS = Vocabulary(
     ops={},
     serving=ServingWords(
-        engines=("vllm", "endpoint"), datasets=NEEDS, chained=frozenset({"multi_turn"})
+        engines=("vllm", "endpoint"),
+        datasets=NEEDS,
+        turn_needs={"multi_turn": ("turn_len",)},
+        chained=frozenset({"multi_turn"}),
     ),
 )
 TEXT = """\
@@ -292,7 +295,9 @@ SEARCH = "search: {axis: concurrency, high: 64}\n"
 RATED = (
     TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\nload: {duration: 1min}\n")
 ).replace(", requests: 10", "")
-SEARCHED = TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n")
+SEARCHED = TEXT.replace("requests: 10", "requests_per_stream: 2").replace(
+    "axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n"
+)
 
 
 def test_a_search_takes_the_place_of_the_axis(points) -> None:  # noqa: ANN001
@@ -321,6 +326,49 @@ def test_how_many_start_follows_from_a_rate_and_a_duration_or_is_said_but_not_bo
         points(text + timed)
     with pytest.raises(ScenarioError, match=r"workload\.requests: missing"):
         points(text.replace(", requests: 10", ""))
+
+
+TURNS = TEXT.replace("random", "multi_turn").replace("requests: 10", "sessions: 4, turns: 2")
+
+
+@pytest.mark.parametrize("turns", ["2", "{kind: uniform, low: 1, high: 3}"])
+def test_more_than_one_turn_needs_the_length_of_the_later_ones(points, turns: str) -> None:  # noqa: ANN001
+    text = TURNS.replace("turns: 2", f"turns: {turns}")
+    with pytest.raises(ScenarioError, match=r"workload\.turn_len: missing"):
+        points(text)
+    swept = TURNS.replace(", turns: 2", "").replace("[1, 4]", "[1, 4], turns: [1, 2]")
+    with pytest.raises(ScenarioError, match=r"workload\.turn_len: missing"):
+        points(swept)
+    assert points(text.replace("sessions: 4", "sessions: 4, turn_len: 8"))
+    assert points(TURNS.replace("turns: 2", "turns: 1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TEXT.replace("[1, 4]", "[1, 64]"), "at most 10 are under way of concurrency 64"),
+        (
+            TURNS.replace("turns: 2", "turns: 1").replace("[1, 4]", "[8]"),
+            "at most 4 are under way of concurrency 8: sessions is 4",
+        ),
+        (
+            TEXT.replace("axes: {concurrency: [1, 4]}\n", "slo: {ttft: 1s}\n")
+            + "search: {axis: concurrency, high: 64}\n",
+            r"search\.high: at most 10 are under way",
+        ),
+    ],
+)
+def test_a_concurrency_that_the_data_can_not_reach_is_refused(
+    points,  # noqa: ANN001
+    text: str,
+    told: str,
+) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        points(text)
+
+
+def test_a_limit_of_an_open_loop_may_be_out_of_reach(points) -> None:  # noqa: ANN001
+    assert points(TEXT.replace("concurrency: [1, 4]", "concurrency: [64], request_rate: [2.0]"))
 
 
 def test_a_rate_is_named_after_what_starts(points) -> None:  # noqa: ANN001

@@ -22,7 +22,7 @@ from benchx.serving import worker
 from benchx.serving.client import Client
 from benchx.serving.load import ClientReport, LoadPlan, LoadRun, chains_of, share_of
 from benchx.serving.load_schedule import OpenLoop, scaled_starts_s, starts_s, starts_within
-from benchx.serving.load_session import client_notes, run_load
+from benchx.serving.load_session import client_notes, equal_streams, run_load
 from benchx.serving.metrics import most_in_flight
 from benchx.serving.request import Endpoint, Request, RequestResult, TimeLimits
 from benchx.serving.worker_job import LoadJob, worker_count
@@ -315,6 +315,28 @@ def test_shares_of_a_load_add_up(concurrency: int, parts: int, count: int) -> No
 def test_the_number_of_processes_follows_from_the_streams() -> None:
     assert worker_count(None, 256) == 1
     assert worker_count(3, 1) == 3
+
+
+def rated(rate_req_s: float, tokens: int, limit: int | None = None) -> LoadJob:
+    """Ten seconds of an open loop."""
+    count = int(10 * rate_req_s)
+    return LoadJob(
+        endpoint=Endpoint(base_url="http://127.0.0.1:1", api="chat", model="m"),
+        limits=TimeLimits(),
+        plan=LoadPlan(starts_s=tuple(i / rate_req_s for i in range(count)), concurrency=limit),
+        chains=tuple((Request(index=i, max_tokens=tokens),) for i in range(count)),
+    )
+
+
+def test_an_open_loop_has_processes_for_its_work_though_nobody_knows_its_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """100 req/s of 950 tokens, and 50 for each request, are 2000 streams of 50 tokens/s."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(16))
+    assert equal_streams(rated(100, 950)) == pytest.approx(2000, rel=0.01)
+    assert worker_count(None, equal_streams(rated(100, 950))) == 4
+    assert worker_count(None, equal_streams(rated(2, 128))) == 1
+    assert worker_count(None, equal_streams(rated(100, 950, limit=64))) == 1
 
 
 def test_a_load_in_two_processes_gives_every_result(desk: SimpleNamespace) -> None:

@@ -156,11 +156,13 @@ class Dataset:
         make: Makes the measured requests of a point, in the order they are sent.
         needs: Settings that it can't do without, as the scenario names them: they are asked for
             before an engine is started.
+        turn_needs: What it can't do without besides when a session has more than one turn.
         chained: Whether requests follow one another in sessions: a rate is then one of sessions.
     """
 
     make: Callable[[WorkloadSettings, Draw], Sequence[Request]]
     needs: tuple[str, ...] = ()
+    turn_needs: tuple[str, ...] = ()
     chained: bool = False
 
 

@@ -68,7 +68,8 @@ def build_workload(
         settings = WorkloadSettings.from_json(settings)
     draw = Draw(seed=seed, salt=salt, api=api, exact=exact, prompter=prompter)
     dataset = DATASETS.get(settings.dataset)
-    for name in dataset.needs:
+    turns = 1 if settings.turns is None else settings.turns.high
+    for name in (*dataset.needs, *(dataset.turn_needs if turns > 1 else ())):
         settings.need(name)
     requests = tuple(dataset.make(settings, draw))
     if not requests:

@@ -86,5 +86,10 @@ class Conversation:
 
 DATASETS.add(
     "multi_turn",
-    Dataset(multi_turn, needs=("sessions", "turns", "input_len", "output_len"), chained=True),
+    Dataset(
+        multi_turn,
+        needs=("sessions", "turns", "input_len", "output_len"),
+        turn_needs=("turn_len",),
+        chained=True,
+    ),
 )
