@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
@@ -72,6 +74,7 @@ def _not_imported() -> None:
 
 def main() -> None:
     """Entry point of the console script; never shows a traceback unless `--debug` is given."""
+    _lend_missing_streams()
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     arguments = with_resume_value([word for word in arguments if word != "--debug"])
@@ -94,6 +97,14 @@ def main() -> None:
             raise
         code = explain(error)
     sys.exit(code or ExitCode.OK)
+
+
+def _lend_missing_streams() -> None:
+    """A closed stdout or stderr (`>&-`, some daemons) leads nowhere instead of failing a run."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
 def _code_of(end: SystemExit, *, debug: bool) -> int:
@@ -144,8 +155,8 @@ def explain(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, _WrongUse):
         return _explain_usage(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        complain(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and (error.filename or error.errno == errno.ENOSPC):
+        complain(f"{error.filename or 'the output'}: {error.strerror}")  # a stream has no name
         return ExitCode.FAILED
     complain(
         f"unexpected {type(error).__name__}: {error}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,6 +70,7 @@ Chart = Annotated[
 
 
 def kv(
+    command_line: typer.Context,
     architecture: Arch,
     *,
     context: Context = None,
@@ -104,6 +105,7 @@ def kv(
     if versus is not None:
         from benchx.cli.kv_versus import print_versus
 
+        _refuse_others(command_line, "--versus", beside=_OF_VERSUS)
         print_versus(versus, architecture, chart, as_json=as_json)
         return
     measured = measured_prefill(run, architecture) if run else None
@@ -129,6 +131,24 @@ def kv(
     runs = [*(run or ()), *([tiers] if tiers else ())]
     drawn = None if chart is None else _draw(report, measured, runs, chart)
     _show(report, measured, drawn, as_json=as_json)
+
+
+_OF_VERSUS = ("architecture", "versus", "chart", "as_json")
+
+
+def _refuse_others(command_line: typer.Context, option: str, *, beside: Collection[str]) -> None:
+    """Options that have no meaning beside this one must not seem to have had an effect."""
+    sources = {
+        max(parameter.opts, key=len): command_line.get_parameter_source(parameter.name or "")
+        for parameter in command_line.command.params
+        if parameter.name not in beside
+    }
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} can't be combined with {option}",
+            hint=f"leave out {'it' if len(given) == 1 else 'them'}, or {option}",
+        )
 
 
 def _check_chart(path: Path | None) -> None:

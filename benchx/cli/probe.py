@@ -55,6 +55,8 @@ def probe(
     Asks a dozen small questions: streaming, usage, token ids, caching, exact lengths. Prints its
     habits and the `engine` fields that a scenario should use for it.
     """
+    import yaml
+
     from benchx.serving.probe import ask_all
     from benchx.serving.probe_findings import report
 
@@ -71,8 +73,8 @@ def probe(
         for one in found.findings
     ]
     print_rows(stdout(), rows)
-    lines = [f"  {name}: {value}" for name, value in found.engine.items()]
-    stdout().print("\n".join(["engine:", *lines]), soft_wrap=True)
+    section = yaml.safe_dump({"engine": dict(found.engine)}, sort_keys=False, width=1000)
+    stdout().print(section.rstrip(), soft_wrap=True)
 
 
 def _endpoint(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 @cache
 def vocabulary() -> Vocabulary:
     """The words of all registered operators, third parties' included, and of models."""
+    from benchx.economics.catalogue import hardware_table
     from benchx.ops.model_vocabulary import model_words
     from benchx.ops.vocabulary import kernel_words
     from benchx.scenario import ServingWords, Vocabulary
@@ -26,4 +27,5 @@ def vocabulary() -> Vocabulary:
         turn_needs={name: DATASETS.get(name).turn_needs for name in DATASETS.names()},
         chained=frozenset(name for name in DATASETS.names() if DATASETS.get(name).chained),
     )
-    return Vocabulary(ops=kernel_words(), models=model_words(), serving=serving)
+    hardware = tuple(entry.name for entry in hardware_table())
+    return Vocabulary(ops=kernel_words(), models=model_words(), serving=serving, hardware=hardware)

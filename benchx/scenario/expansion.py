@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 
 from benchx.core.columns import axis_problem
-from benchx.core.errors import ScenarioError
+from benchx.core.errors import ScenarioError, nearest_word
 from benchx.core.point import Point
 from benchx.scenario.kinds import KINDS, Sweep
 from benchx.scenario.loader import Scenario
+from benchx.scenario.located import show
 from benchx.scenario.vocabulary import Vocabulary
 
 MAX_POINTS = 100_000
@@ -36,11 +37,31 @@ def expand(scenario: Scenario, vocabulary: Vocabulary) -> tuple[Point, ...]:
         for index, (part, origin) in enumerate(zip(scenario.parts, scenario.origins, strict=True))
     ]
     _check_size(scenario, sweeps)
+    _check_hardware(scenario, vocabulary.hardware)
     points = tuple(point for sweep in sweeps for point in sweep.points())
     _check_axis_names(scenario, points)
     if len(scenario.parts) > 1:
         _check_parts_differ(scenario, points)
     return points
+
+
+AUTO_HARDWARE = "auto"
+"""As `cost.hardware`: the device that is found."""
+
+
+def _check_hardware(scenario: Scenario, known: tuple[str, ...]) -> None:
+    """Priced hardware, before anything is measured for a report that can't find its price."""
+    for part, origin in zip(scenario.parts, scenario.origins, strict=True):
+        name = part.cost.hardware if part.cost else AUTO_HARDWARE
+        if known and name not in (AUTO_HARDWARE, *known):
+            raise ScenarioError(
+                origin.at(("cost", "hardware")).where,
+                key="cost.hardware",
+                problem=f"got {show(name)}",
+                expected=f"{AUTO_HARDWARE} or one of {', '.join(known)}",
+                nearest=nearest_word(name, known),
+                hint="benchx list hardware",
+            )
 
 
 def _check_size(scenario: Scenario, sweeps: Iterable[Sweep]) -> None:

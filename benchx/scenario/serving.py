@@ -134,6 +134,13 @@ def check_serving_part(part: ServingPart, origin: Located) -> None:
             expected="one of them, such as `axes: {concurrency: [1, 4, 16]}`",
         )
     streams = part.swept | {part.search.axis if part.search else ""}
+    if part.workload.requests_per_stream and part.workload.requests is not None:
+        raise ScenarioError(
+            origin.at(("workload", "requests")).where,
+            key="workload.requests",
+            problem="requests_per_stream already says how many",
+            expected="one of both",
+        )
     if part.workload.requests_per_stream and "concurrency" not in streams:
         raise ScenarioError(
             origin.at(("workload", "requests_per_stream")).where,
@@ -177,6 +184,27 @@ _OF_ENDPOINT = ("base_url", "metrics_url", "token_ids")
 """Settings of a server that runs already; those of one that it starts are known to benchx."""
 
 
+_FOR_ENDPOINT = {
+    *("name", "model", "served_model", "architecture", "tokenizer", "gpus", "ready_timeout_s"),
+    *("base_url", "metrics_url", "token_ids", "api", "api_key_env", "headers", "header_env"),
+    *("extra_body", "dtype", "kv_cache_dtype"),
+}
+"""Fields that say how to ask a server that runs already, or of what type its cache is."""
+
+
+def _without_effect(part: ServingPart) -> list[str]:
+    """Settings and axes of an engine's start, where no engine is started."""
+    if part.engine.name != ENDPOINT:
+        return []
+    given = [
+        field.alias or name
+        for name, field in EngineSection.model_fields.items()
+        if name not in _FOR_ENDPOINT
+        and getattr(part.engine, name) != field.get_default(call_default_factory=True)
+    ]
+    return sorted({*given, *(ENGINE_AXES & part.swept) - _FOR_ENDPOINT})
+
+
 def _check_engine(part: ServingPart, origin: Located) -> None:
     """What an engine can't do without, and what only a server that runs already needs."""
     engine, place = part.engine, origin.at(("engine",))
@@ -190,6 +218,9 @@ def _check_engine(part: ServingPart, origin: Located) -> None:
     if engine.name == ENDPOINT and engine.base_url is None:
         address = "the server's address, such as `base_url: http://127.0.0.1:8000/v1`"
         fail("base_url", "missing", address)
+    for key in _without_effect(part):
+        problem = f"benchx does not start an {ENDPOINT}, so this has no effect"
+        fail(key, problem, "to be set where the server is started")
     for key in _OF_ENDPOINT:
         if engine.name != ENDPOINT and getattr(engine, key) is not None:
             problem = f"{engine.name} is started by benchx, which knows this of it"

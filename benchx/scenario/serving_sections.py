@@ -23,6 +23,16 @@ from benchx.scenario.secret_words import (
     SecretGiven,
 )
 
+_OWN_FIELDS = {
+    "model": "use engine.served_model",
+    "prompt": "use workload",
+    "messages": "use workload",
+    "max_tokens": "use workload.output_len",
+    "max_completion_tokens": "use workload.output_len",
+    "stream": "answers are streamed",
+}
+"""Fields of a request's body -> where a scenario says them."""
+
 LENGTHS_EXPECTED = "a number of tokens such as 1024 or 8k, or {kind: uniform, low: .., high: ..}"
 
 
@@ -95,6 +105,14 @@ def _no_secrets(names: re.Pattern[str]) -> Callable[[object], object]:
     return read
 
 
+def _no_own_fields(value: object) -> object:
+    """What benchx writes into a request itself: other values would make its figures untrue."""
+    for name in value if isinstance(value, Mapping) else ():
+        if name in _OWN_FIELDS:
+            raise UnitError(name, f"no field that benchx sets itself: {_OWN_FIELDS[name]}")
+    return value
+
+
 def _share(value: object) -> float:
     if not isinstance(value, str | int | float):
         raise UnitError(value, SHARE_EXPECTED)
@@ -149,7 +167,7 @@ class EngineSection(Settings):
     api_key_env: Variable | None = None
     headers: Texts = Field(default_factory=dict)
     header_env: dict[Word, Variable] = Field(default_factory=dict)
-    extra_body: Passed = Field(default_factory=dict)
+    extra_body: Annotated[Passed, BeforeValidator(_no_own_fields)] = Field(default_factory=dict)
     token_ids: bool | None = None
     gpus: Annotated[int, Field(ge=1)] | None = None
     load_format: Word | None = None

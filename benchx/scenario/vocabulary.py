@@ -62,8 +62,10 @@ class Vocabulary:
         ops: Operator name -> its words.
         models: Those of model scenarios; None where models are unknown.
         serving: Those of serving scenarios; None leaves names to the run.
+        hardware: What `cost.hardware` may name besides `auto`; empty leaves it to the report.
     """
 
     ops: Mapping[str, OpWords]
     models: ModelWords | None = None
     serving: ServingWords | None = None
+    hardware: tuple[str, ...] = ()

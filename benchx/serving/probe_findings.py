@@ -75,6 +75,9 @@ def _engine_fields(answers: Answers) -> dict[str, Any]:
         fields["api_key_env"] = endpoint.api_key_env
     if _honours(answers["ignore_eos"]) and not answers["ignore_eos"].refused:
         fields["extra_body"] = {"ignore_eos": True}
+    ids = answers.get("ids")
+    if ids is not None and ids.generated:
+        fields["token_ids"] = True
     if answers.metrics_url is not None:
         fields["metrics_url"] = answers.metrics_url
     return fields

@@ -243,3 +243,17 @@ def test_an_ascii_terminal_ends_no_command() -> None:
         env={**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
     )  # fmt: skip
     assert "recurrent" in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_takes_nothing_but_the_output(closed: str) -> None:
+    command = f"exec {sys.executable} -m benchx list ops {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_device_behind_stdout_is_no_defect_of_benchx() -> None:
+    command = f"exec {sys.executable} -m benchx list ops >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr == "error: the output: No space left on device\n"

@@ -152,6 +152,10 @@ def test_headings_that_are_no_everyday_words_are_explained(benchx: Command) -> N
         ((KIMI, "--hardware", "h200", "--chart", "missing/x.png"), "there is no folder missing"),
         ((KIMI, "--hardware", "h200", "--chart", "."), "it is a folder"),
         ((KIMI, "--versus", str(VERSUS), "--chart", "x.gif"), "ending in .png or .svg"),
+        (
+            (KIMI, "--versus", str(VERSUS), "--hardware", "nope", "--mfu", "nan"),
+            "--hardware, --mfu can't be combined with --versus",
+        ),
         ((KIMI, "--versus", str(VERSUS), "--chart", "missing/x.svg"), "there is no folder missing"),
     ],
 )

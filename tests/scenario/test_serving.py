@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -280,7 +281,7 @@ def test_an_address_without_a_secret_is_kept_as_written(points, address: str) ->
 
 
 def test_a_flag_about_tokens_or_without_a_value_is_no_secret(points) -> None:  # noqa: ANN001
-    passed = "args: {hf-token: true, image-token: x}, extra_body: {stop_token: x, max_tokens: 3}"
+    passed = "args: {hf-token: true, image-token: x}, extra_body: {stop_token: x, min_tokens: 3}"
     assert points(TEXT.replace("model: m", f"model: m, {passed}"))
 
 
@@ -416,3 +417,48 @@ def test_a_share_of_failures_may_be_allowed(tmp_path: Path, written: str) -> Non
 def test_a_search_that_makes_no_sense_is_refused(points, text: str, words: str) -> None:  # noqa: ANN001
     with pytest.raises(ScenarioError, match=words):
         points(text)
+
+
+ENDPOINT_TEXT = TEXT.replace(
+    "{name: vllm, model: m}", "{name: endpoint, base_url: 'http://h:1/v1', model: m}"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("model: m}", "model: m, tensor_parallel: 8}", "s.yaml:4: engine.tensor_parallel: benchx"),
+        ("model: m}", "model: m, env: {A: b}}", "engine.env: benchx does not start an endpoint"),
+        ("model: m}", "model: m, args: {a: 1}}", "engine.args: benchx does not start an endpoint"),
+        ("axes: {", "axes: {eager: [true, false], ", "engine.eager: benchx does not start"),
+        ("model: m}", "model: m, extra_body: {max_tokens: 5}}", "use workload.output_len"),
+        ("model: m}", "model: m, extra_body: {model: x}}", "use engine.served_model"),
+        ("requests: 10", "requests: 10, requests_per_stream: 2", "workload.requests: requests_per"),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_or_another_one_is_refused(
+    points: object, old: str, new: str, told: str
+) -> None:
+    assert old in ENDPOINT_TEXT
+    with pytest.raises(ScenarioError, match=told):
+        points(ENDPOINT_TEXT.replace(old, new))  # type: ignore[operator]
+
+
+def test_what_an_endpoint_is_asked_for_and_of_what_type_its_cache_is_may_be_said(
+    points: object, tmp_path: Path
+) -> None:
+    text = ENDPOINT_TEXT.replace("model: m}", "model: m, kv_cache_dtype: fp8, api: chat, gpus: 8}")
+    assert points(text)  # type: ignore[operator]
+    path = tmp_path / "s.yaml"
+    stored = Scenario.from_json(load(path).to_json(), source=path)
+    assert expand(stored, WORDS)  # its defaults are written out
+
+
+def test_hardware_without_an_entry_is_refused_before_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT + "cost: {hardware: h20}\n")
+    words = replace(WORDS, hardware=("h100", "h200"))
+    with pytest.raises(ScenarioError, match=r"s.yaml:7: cost.hardware: got 'h20'.*h100, h200"):
+        expand(load(path), words)
+    path.write_text(TEXT + "cost: {hardware: auto}\n")
+    assert expand(load(path), words)

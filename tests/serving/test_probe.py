@@ -59,6 +59,7 @@ def test_a_well_behaved_server() -> None:
         "metrics": "not found",
     }
     assert found.engine["extra_body"] == {"ignore_eos": True}
+    assert found.engine["token_ids"] is True
 
 
 def test_a_strict_server_without_done_marker_that_always_counts() -> None:
@@ -73,6 +74,7 @@ def test_a_strict_server_without_done_marker_that_always_counts() -> None:
     assert found.value("unknown_fields") == "refused"
     assert found.value("ignore_eos") == "refused"
     assert found.value("token_ids") == "no"
+    assert "token_ids" not in found.engine
     assert found.value("cached_tokens") == "not told"
     notes = {one.name: one.note for one in found.findings}
     assert "generation_config" in notes["ignore_eos"]
