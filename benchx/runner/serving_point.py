@@ -27,7 +27,12 @@ from benchx.serving.load_session import LoadOutcome, client_figures, client_note
 from benchx.serving.metrics import LoadFigures, load_figures
 from benchx.serving.request import Endpoint, Request, RequestOutcome, RequestResult
 from benchx.serving.scrape import Series
-from benchx.serving.server_summary import cache_state, computed_share, summarise
+from benchx.serving.server_summary import (
+    acceptance_seen,
+    cache_state,
+    computed_share,
+    summarise,
+)
 from benchx.serving.worker_job import LoadJob
 from benchx.serving.workloads.base import Workload
 from benchx.serving.workloads.build import build_workload
@@ -181,6 +186,7 @@ class ServingPoint:
         )
         spent = sum(r.usage.cost for r in loaded.results if r.usage and r.usage.cost)
         provenance = self.engine.to_json() | {
+            "acceptance": acceptance_seen(self.engine.acceptance, made.series),
             "requests": self._log_name(),
             "workload_digest": made.workload.digest,
             "outcomes": dict(figures.outcomes),

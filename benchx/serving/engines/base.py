@@ -136,6 +136,9 @@ class Capabilities:
         metrics_url: The same where it is another address.
         tokenize_path: Where text becomes ids, from the root; None: nowhere.
         reasoning_tokens: Whether `completion_tokens` includes reasoning.
+        flags_show_drafts: Whether speculative decoding would show in the flags that it is given.
+        version_paths: Where a running server tells its version as JSON, from the root; the first
+            that answers counts.
     """
 
     usage: UsageRule
@@ -150,6 +153,8 @@ class Capabilities:
     metrics_url: str | None = None
     tokenize_path: str | None = None
     reasoning_tokens: bool = True
+    flags_show_drafts: bool = True
+    version_paths: tuple[str, ...] = ()
 
 
 class Engine(Protocol):
