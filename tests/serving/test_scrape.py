@@ -210,6 +210,23 @@ def test_the_computed_share_follows_from_hits_where_sources_are_not_told() -> No
     assert computed_share(Series()) is None
 
 
+def test_llama_server_is_read_by_its_own_names() -> None:
+    page = (
+        "llamacpp:prompt_tokens_total 100\nllamacpp:tokens_predicted_total 40\n"
+        "llamacpp:prompt_tokens_seconds 12.5\nllamacpp:requests_processing 2\n"
+        "llamacpp:requests_deferred 3\n"
+    )
+    sources = sources_of({"llamacpp:prompt_tokens_total"})
+    assert read_page(page, sources) == {
+        "requests_running": 2,
+        "requests_waiting": 3,
+        "input_tokens": 100,
+        "output_tokens": 40,
+    }
+    older = read_page(page + "llamacpp:kv_cache_usage_ratio 0.5\n", sources)
+    assert older["kv_usage_share"] == 0.5
+
+
 def test_trtllm_counts_blocks() -> None:
     page = "trtllm_kv_cache_reused_blocks_total {}\ntrtllm_kv_cache_missed_blocks_total {}\n"
     readings = tuple(
