@@ -26,7 +26,8 @@ class Deployment:
         pricing: The scenario's `cost` (`hardware`, `prices`); None: nothing is to be priced.
         slo: Limits of a good request as the scenario writes them (`ttft` -> `2.0s`).
         version: Engine and version as it told (`vllm 0.26.0`), equal in every launch.
-        acceptance: Of drafted tokens: `real`, `synthetic` (decreed) or `none` (no drafts).
+        acceptance: Of drafted tokens: `real`, `synthetic` (decreed), `none` (no drafts), or
+            `unknown` (nothing tells of any).
         load_format: `dummy` for random weights.
     """
 

@@ -26,6 +26,7 @@ _ENGINE = Column(key="engine", heading="engine", numeric=False)
 _MODEL = Column(key="model", heading="model", numeric=False)
 _OUTCOME = Column(key="outcome", heading="outcome", numeric=False)
 _COUNT = Column(key="n", heading="n", legend="launches x ok requests (~ on average)")
+_NO_DRAFTS_SEEN = (None, "none", "unknown")
 
 
 def serving_title(dataset: str) -> str:
@@ -124,7 +125,7 @@ def _caveats(shown: Sequence[Deployment]) -> list[str]:
     words = []
     if any(one.load_format == "dummy" for one in shown):
         words.append("random weights (speed only)")
-    modes = [one.acceptance for one in shown if one.acceptance not in (None, "none")]
+    modes = [one.acceptance for one in shown if one.acceptance not in _NO_DRAFTS_SEEN]
     words += [f"acceptance of drafts: {mode}" for mode in dict.fromkeys(modes)]
     return words
 

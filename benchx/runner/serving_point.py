@@ -46,7 +46,7 @@ from benchx.serving.load_session import LoadOutcome, client_figures, client_note
 from benchx.serving.metrics import LoadFigures, load_figures
 from benchx.serving.request import Endpoint, Request, RequestOutcome, RequestResult
 from benchx.serving.scrape import Series
-from benchx.serving.server_summary import summarise
+from benchx.serving.server_summary import acceptance_seen, summarise
 from benchx.serving.worker_job import LoadJob
 from benchx.serving.workloads.base import Workload
 from benchx.serving.workloads.build import build_workload
@@ -230,6 +230,7 @@ class ServingPoint:
     def _provenance(self, made: Made, figures: LoadFigures) -> dict[str, Any]:
         reports = made.loaded.reports
         return self.engine.to_json() | {
+            "acceptance": acceptance_seen(self.engine.acceptance, made.series),
             "requests": self._log_name(),
             "workload_digest": made.workload.digest,
             "salt": made.salt,

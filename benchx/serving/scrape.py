@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -68,9 +68,14 @@ class Series:
             after - before if after >= before else after for before, after in pairwise(values)
         )
 
-    def mean(self, name: str) -> float | None:
-        """Mean of a gauge over the readings (they are evenly spaced)."""
-        values = self._known(name)
+    def mean(self, name: str, where: Callable[[Reading], bool] = lambda _: True) -> float | None:
+        """Mean of a gauge over the readings (they are evenly spaced) that have it.
+
+        Args:
+            name: Of the gauge.
+            where: Which of these readings count.
+        """
+        values = [r.values[name] for r in self.readings if name in r.values and where(r)]
         return sum(values) / len(values) if values else None
 
     def highest(self, name: str) -> float | None:

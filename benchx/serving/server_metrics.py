@@ -115,7 +115,23 @@ TRTLLM: SourceMap = {
     "e2e_s": _histogram("trtllm_e2e_request_latency_seconds"),
 }
 
-PREFIXES: Mapping[str, SourceMap] = {"vllm:": VLLM, "sglang:": SGLANG, "trtllm_": TRTLLM}
+LLAMACPP: SourceMap = {
+    "requests_running": _gauge("llamacpp:requests_processing"),
+    "requests_waiting": _gauge("llamacpp:requests_deferred"),
+    "kv_usage_share": _gauge("llamacpp:kv_cache_usage_ratio", how="max"),
+    "input_tokens": _counter("llamacpp:prompt_tokens_total"),
+    "output_tokens": _counter("llamacpp:tokens_predicted_total"),
+}
+"""Its prompt tokens are those that it computed, without those from a slot's cache, of which nothing
+is told; newer versions don't tell the use of the cache either.
+"""
+
+PREFIXES: Mapping[str, SourceMap] = {
+    "vllm:": VLLM,
+    "sglang:": SGLANG,
+    "trtllm_": TRTLLM,
+    "llamacpp:": LLAMACPP,
+}
 
 
 def sources_of(names: Collection[str]) -> SourceMap:

@@ -7,16 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from benchx.core import metric
-from benchx.serving.engines.base import EngineSettings
-from benchx.serving.scrape import Series
+from benchx.serving.engines.base import Capabilities, EngineSettings
+from benchx.serving.scrape import Reading, Series
 
-AcceptanceMode = Literal["none", "real", "synthetic"]
+AcceptanceMode = Literal["none", "real", "synthetic", "unknown"]
 CacheState = Literal["cold", "warm", "mixed"]
 
 COLD_SHARE, WARM_SHARE = 0.01, 0.99
 """Up to 1 % of prompt tokens from a cache is cold; from 99 % on, warm."""
 
 _SYNTHETIC = re.compile(r"synthetic_acceptance|SIMULATE_ACC_LEN|FORCE_NUM_ACCEPTED")
+_DRAFTING = re.compile(r"speculative|draft")
 _POSITION = re.compile(r"accepted_at\{(\d+)\}")
 
 
@@ -31,7 +32,8 @@ class ServerSummary:
         external_hit_share: Prompt tokens found in a cache outside (host memory, other machines).
         computed_share: Prompt tokens that were computed.
         offload_out_bytes, offload_in_bytes: Cache moved to and from host memory.
-        acceptance_length: Tokens per step of speculative decoding: 1 + accepted / drafts.
+        acceptance_length: Tokens per step of speculative decoding: 1 + accepted / drafts, else the
+            mean of the server's own gauge while requests ran.
         acceptance_at: Share accepted at each position of a draft.
         queue_mean_s, prefill_mean_s, ttft_mean_s: Means over the requests of the window.
         problem: Why something is missing.
@@ -122,11 +124,24 @@ def _input_by_source(series: Series) -> float | None:
     return _sum(*(series.increase(name) for name in names))
 
 
-def acceptance_mode(settings: EngineSettings) -> AcceptanceMode:
-    """Whether drafts are accepted by the model or by decree, which is no property of a model."""
+def acceptance_mode(settings: EngineSettings, able: Capabilities) -> AcceptanceMode:
+    """Whether drafts are accepted by the model or by decree, which is no property of a model.
+
+    `unknown` where the settings don't show it: of a server that runs already, or one whose options
+    are in a file.
+    """
     if _SYNTHETIC.search(f"{dict(settings.args)} {dict(settings.env)}"):
         return "synthetic"
-    return "real" if any("speculative" in flag for flag in settings.args) else "none"
+    if any(_DRAFTING.search(flag) for flag in settings.args):
+        return "real"
+    return "none" if able.flags_show_drafts and "config" not in settings.args else "unknown"
+
+
+def acceptance_seen(mode: AcceptanceMode, series: Series) -> AcceptanceMode:
+    """The mode, corrected by what the server told of a load: drafts that grew were made."""
+    if mode not in ("none", "unknown"):
+        return mode
+    return mode if (_acceptance_length(series) or 1.0) <= 1.0 else "real"
 
 
 def cache_state(cached_share: float | None) -> CacheState | None:
@@ -142,7 +157,13 @@ def _acceptance_length(series: Series) -> float | None:
     drafts, accepted = series.increase("drafts"), series.increase("accepted_tokens")
     if drafts and accepted is not None:
         return 1 + accepted / drafts
-    return series.mean("acceptance_length")
+    return series.mean("acceptance_length", where=_is_drafting)
+
+
+def _is_drafting(reading: Reading) -> bool:
+    """Whether a gauge of acceptance speaks of steps: without any it is 0, or of an earlier load."""
+    running = reading.values.get("requests_running")
+    return reading.values["acceptance_length"] > 0 and (running is None or running > 0)
 
 
 def _acceptance_at(series: Series) -> tuple[float, ...]:

@@ -71,6 +71,18 @@ def test_the_python_server_of_llama_cpp_may_not_end_running_streams() -> None:
     assert value_of(made, "--interrupt_requests") == "False"
 
 
+def test_the_context_of_llama_server_is_that_of_all_its_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    fields: dict[str, Any] = {"model": "m.gguf", "max_model_len": 8192}
+    assert value_of(command("llamacpp", **fields), "--ctx-size") == "8192"
+    many = command("llamacpp", **fields, max_num_seqs=16)
+    assert (value_of(many, "--ctx-size"), value_of(many, "--parallel")) == ("131072", "16")
+    shared = command("llamacpp", **fields, max_num_seqs=16, args={"kv-unified": True})
+    assert value_of(shared, "--ctx-size") == "8192"
+
+
 def test_transformers_serve_sizes_its_cache_and_uses_one_thread(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
     launch = ENGINES.get("transformers").launch(

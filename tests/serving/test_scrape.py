@@ -13,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchx.serving.engines.base import EngineSettings
+from benchx.serving.engines.catalog import ENGINES
 from benchx.serving.prometheus import parse, total
 from benchx.serving.scrape import Reading, Scraper, Series, read_page
 from benchx.serving.server_metrics import PREFIXES, SGLANG, TRTLLM, VLLM, sources_of, wanted_names
 from benchx.serving.server_summary import (
+    AcceptanceMode,
     ServerSummary,
     acceptance_mode,
+    acceptance_seen,
     cache_state,
     computed_share,
     summarise,
@@ -207,6 +210,23 @@ def test_the_computed_share_follows_from_hits_where_sources_are_not_told() -> No
     assert computed_share(Series()) is None
 
 
+def test_llama_server_is_read_by_its_own_names() -> None:
+    page = (
+        "llamacpp:prompt_tokens_total 100\nllamacpp:tokens_predicted_total 40\n"
+        "llamacpp:prompt_tokens_seconds 12.5\nllamacpp:requests_processing 2\n"
+        "llamacpp:requests_deferred 3\n"
+    )
+    sources = sources_of({"llamacpp:prompt_tokens_total"})
+    assert read_page(page, sources) == {
+        "requests_running": 2,
+        "requests_waiting": 3,
+        "input_tokens": 100,
+        "output_tokens": 40,
+    }
+    older = read_page(page + "llamacpp:kv_cache_usage_ratio 0.5\n", sources)
+    assert older["kv_usage_share"] == 0.5
+
+
 def test_trtllm_counts_blocks() -> None:
     page = "trtllm_kv_cache_reused_blocks_total {}\ntrtllm_kv_cache_missed_blocks_total {}\n"
     readings = tuple(
@@ -227,14 +247,85 @@ def test_a_point_is_cold_warm_or_mixed_by_its_cached_share(
 
 def test_acceptance_by_decree_is_told_from_real_acceptance() -> None:
     def mode(**fields: Any) -> str:  # noqa: ANN401 - settings
-        return acceptance_mode(EngineSettings(name="vllm", **fields))
+        settings = EngineSettings(name="vllm", model="m", **fields)
+        return acceptance_mode(settings, ENGINES.get("vllm").capabilities(settings))
 
     drafts = {"method": "dspark", "num_speculative_tokens": 7}
     decreed = drafts | {"synthetic_acceptance_length": 3.0}
     assert mode(args={"speculative-config": drafts}) == "real"
     assert mode(args={"speculative-config": decreed}) == "synthetic"
     assert mode(env={"SGLANG_SIMULATE_ACC_LEN": "3"}) == "synthetic"
+    assert mode(args={"model-draft": "small.gguf"}) == "real"
     assert mode() == "none"
+
+
+@pytest.mark.parametrize(
+    ("engine", "args", "mode"),
+    [
+        ("endpoint", {}, "unknown"),
+        ("trtllm", {"extra_llm_api_options": "options.yaml"}, "unknown"),
+        ("vllm", {"config": "options.yaml"}, "unknown"),
+        ("sglang", {}, "none"),
+        ("sglang", {"speculative-algorithm": "EAGLE"}, "real"),
+    ],
+)
+def test_where_flags_can_t_show_drafts_it_is_unknown_whether_there_are_any(
+    engine: str, args: dict[str, Any], mode: str
+) -> None:
+    settings = EngineSettings(name=engine, model="m", base_url="http://h/v1", args=args)
+    assert acceptance_mode(settings, ENGINES.get(engine).capabilities(settings)) == mode
+
+
+@pytest.mark.parametrize(
+    ("mode", "seen"),
+    [("unknown", "real"), ("none", "real"), ("synthetic", "synthetic"), ("real", "real")],
+)
+def test_drafts_that_were_seen_are_real_unless_they_are_decreed(
+    mode: AcceptanceMode, seen: str
+) -> None:
+    grew = Series(
+        readings=(
+            reading(0, drafts=0.0, accepted_tokens=0.0),
+            reading(1, drafts=10.0, accepted_tokens=20.0),
+        )
+    )
+    assert acceptance_seen(mode, grew) == seen
+    assert acceptance_seen(mode, Series()) == mode
+
+
+def lengths(*pairs: tuple[float, float | None]) -> Series:
+    """Readings of the gauge of acceptance, and requests that ran meanwhile."""
+    return Series(
+        readings=tuple(
+            reading(at, acceptance_length=length)
+            if running is None
+            else reading(at, acceptance_length=length, requests_running=running)
+            for at, (length, running) in enumerate(pairs)
+        )
+    )
+
+
+def test_a_server_without_speculation_has_no_acceptance_length() -> None:
+    page = 'sglang:spec_accept_length{tp_rank="0"} 0.0\nsglang:num_running_reqs{tp_rank="0"} 4\n'
+    series = Series(readings=(Reading(at_ns=0, values=read_page(page, SGLANG)),) * 3)
+    assert summarise(series).acceptance_length is None
+    assert acceptance_seen("unknown", series) == "unknown"
+
+
+def test_an_acceptance_length_is_the_mean_while_requests_ran() -> None:
+    series = lengths((0.0, 0.0), (2.0, 0.0), (3.0, 4.0), (4.0, 4.0), (4.0, 0.0))
+    assert summarise(series).acceptance_length == 3.5
+    assert acceptance_seen("unknown", series) == "real"
+    assert summarise(lengths((0.0, None), (3.0, None), (3.0, None))).acceptance_length == 3.0
+    assert summarise(lengths((3.0, 0.0), (3.0, 0.0))).acceptance_length is None
+
+
+def test_counters_of_drafts_come_before_the_gauge() -> None:
+    both = (
+        reading(0, drafts=0.0, accepted_tokens=0.0, acceptance_length=9.0),
+        reading(1, drafts=10.0, accepted_tokens=20.0, acceptance_length=9.0),
+    )
+    assert summarise(Series(readings=both)).acceptance_length == 3.0
 
 
 @pytest.fixture

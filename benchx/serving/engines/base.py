@@ -134,6 +134,9 @@ class Capabilities:
         metrics_path: Where Prometheus text is, from the root; None: it tells nothing.
         metrics_url: The same where it is another address.
         tokenize_path: Where text becomes ids, from the root; None: nowhere.
+        flags_show_drafts: Whether speculative decoding would show in the flags that it is given.
+        version_paths: Where a running server tells its version as JSON, from the root; the first
+            that answers counts.
     """
 
     usage: UsageRule
@@ -146,6 +149,8 @@ class Capabilities:
     metrics_path: str | None = None
     metrics_url: str | None = None
     tokenize_path: str | None = None
+    flags_show_drafts: bool = True
+    version_paths: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

@@ -58,6 +58,8 @@ class EndpointEngine:
             token_ids=bool(settings.token_ids),
             health_path=None,
             metrics_url=settings.metrics_url,
+            flags_show_drafts=False,
+            version_paths=("/version", "/server_info", "/get_server_info"),
         )
 
     def exact_length(self, tokens: int) -> Mapping[str, Any]:

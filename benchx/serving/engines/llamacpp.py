@@ -27,6 +27,9 @@ from benchx.serving.request import Endpoint
 
 INSTALL = "pip install 'llama-cpp-python[server]' (compiles), or a llama-server on the path"
 _SERVER = "llama-server"
+_SHARED = frozenset(("kv-unified", "kvu"))
+"""Flags with which all slots share one cache, and a sequence may take all of it."""
+
 _NO_FLAG = (
     "data_parallel",
     "dtype",
@@ -106,7 +109,7 @@ def _native_flags(settings: EngineSettings) -> dict[str, ArgValue | None]:
     return {
         "model": settings.model,
         "alias": settings.served_model,
-        "ctx-size": settings.max_model_len,
+        "ctx-size": _context(settings),
         "parallel": settings.max_num_seqs,
         "batch-size": settings.max_batched_tokens,
         "cache-type-k": settings.kv_cache_dtype,
@@ -114,6 +117,14 @@ def _native_flags(settings: EngineSettings) -> dict[str, ArgValue | None]:
         "no-cache-prompt": True if settings.prefix_caching is False else None,
         "metrics": True,
     }
+
+
+def _context(settings: EngineSettings) -> int | None:
+    """Tokens of the whole cache: it is divided by the slots unless they share it."""
+    length, slots = settings.max_model_len, settings.max_num_seqs
+    if length is None or slots is None or _SHARED & settings.args.keys():
+        return length
+    return length * slots
 
 
 def _python_flags(settings: EngineSettings) -> dict[str, ArgValue | None]:

@@ -53,7 +53,7 @@ def package_missing(
 def installed_version(settings: EngineSettings, distributions: tuple[str, ...]) -> str | None:
     """`vllm 0.26.0`: the first of these that the engine's Python has; None if unknown.
 
-    A whole program in the place of a Python (`vllm serve`) is not asked.
+    A whole program instead of a Python (`vllm serve`) is not asked; see `told_version` for it.
     """
     if not settings.python:
         return _own_version(distributions)

@@ -21,9 +21,10 @@ from benchx.serving.engines.readiness import (
     origin_of,
     root_url,
 )
+from benchx.serving.engines.server_version import told_version
 from benchx.serving.request import Endpoint, Request
 from benchx.serving.scrape import Scraper
-from benchx.serving.server_summary import acceptance_mode
+from benchx.serving.server_summary import AcceptanceMode, acceptance_mode
 from benchx.serving.trial import TRIAL, TRIAL_IDS, try_once
 
 ATTACH_LIMIT_S = 60.0
@@ -79,6 +80,11 @@ class RunningEngine:
             return None
         return Scraper(root_url(endpoint.base_url, able.metrics_path), endpoint=endpoint)
 
+    @property
+    def acceptance(self) -> AcceptanceMode:
+        """Whether drafts are accepted by the model or by decree, as far as its settings tell."""
+        return acceptance_mode(self.settings, self.capabilities)
+
     def to_json(self) -> dict[str, Any]:
         """What a record says of it: no secret (variables are named, never read), no folder."""
         env = {} if self.launch is None else self.launch.env
@@ -95,7 +101,7 @@ class RunningEngine:
             "gpus_source": self.gpus.source,
             "gpu_names": list(self.gpus.names),
             "load_format": self.settings.load_format,
-            "acceptance": acceptance_mode(self.settings),
+            "acceptance": self.acceptance,
         }
 
 
@@ -143,7 +149,8 @@ def running(
             readiness=readiness,
             gpus=use,
             launch=launched,
-            version=installed_version(settings, engine.distributions),
+            version=installed_version(settings, engine.distributions)
+            or told_version(endpoint, able.version_paths, engine.distributions),
             process=process,
         )
 
@@ -165,6 +172,7 @@ def _attached(engine: Engine, settings: EngineSettings, trial: Request) -> Runni
         readiness=_ready(endpoint, able, settings, trial, None),
         gpus=GpuUse(count=settings.gpus, source="declared"),
     )
+    found = replace(found, version=told_version(endpoint, able.version_paths, engine.distributions))
     if able.metrics_url is not None:
         _need_metrics(found)
     return found

@@ -79,6 +79,7 @@ class SglangEngine:
             token_ids=True,
             chunk_usage=True,
             metrics_path="/metrics",
+            version_paths=("/server_info", "/get_server_info"),
         )
 
     def exact_length(self, tokens: int) -> Mapping[str, Any]:

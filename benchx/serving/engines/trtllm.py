@@ -88,6 +88,8 @@ class TrtllmEngine:
             done_marker=True,
             token_ids=True,
             metrics_path="/prometheus/metrics",
+            flags_show_drafts=False,  # they are in the file of its options
+            version_paths=("/version",),
         )
 
     def exact_length(self, tokens: int) -> Mapping[str, Any]:

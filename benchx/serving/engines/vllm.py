@@ -109,6 +109,7 @@ class VllmEngine:
             text=tokenizer,
             chunk_usage=True,
             metrics_path="/metrics",
+            version_paths=("/version",),
             tokenize_path="/tokenize" if tokenizer else None,
         )
 
