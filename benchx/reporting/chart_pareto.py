@@ -22,12 +22,15 @@ from benchx.reporting.serving_layout import (
 from benchx.reporting.theme import EDGE, EDGE_WIDTH, FAINT, INK, Style
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _PANEL_IN = 2.5
 _SINGLE_IN = 3.6
-_WIDE_RANGE = 10.0
+_LEAST_RANGE = 3.0
+"""Ratio of the ends of an axis."""
+
 _ROOM = 1.15
 X = f"{metric.INTERACTIVITY.id}_p50"
 
@@ -79,8 +82,9 @@ def _draw(axes: Axes, panel: ServingPanel, y: str, styles: Mapping[str, Style]) 
     )  # fmt: skip
     for name, style in styles.items():
         own = rows[rows[SERIES] == name]
-        axes.plot(
-            own[X], own[y], linestyle="none", marker=style.marker, color=style.colour,
+        axes.errorbar(
+            own[X], own[y], xerr=_bars(own, X), yerr=_bars(own, y), linestyle="none",
+            elinewidth=1.0, capsize=1.8, marker=style.marker, color=style.colour,
             markeredgecolor=EDGE, markeredgewidth=EDGE_WIDTH, zorder=3, label=name,
         )  # fmt: skip
     _scale(axes, [x for x, _ in points], [height for _, height in points])
@@ -89,6 +93,20 @@ def _draw(axes: Axes, panel: ServingPanel, y: str, styles: Mapping[str, Style]) 
         _label(axes, points, ["" if load is None else load_text(*load) for load in loads])
     if panel.title:
         axes.set_title(panel.title)
+
+
+def has_intervals(panels: Sequence[ServingPanel], column: str) -> bool:
+    """Whether some point has an interval over launches of this figure."""
+    return any(_bars(panel.rows, column) is not None for panel in panels)
+
+
+def _bars(rows: pd.DataFrame, column: str) -> list[pd.Series] | None:
+    """Lengths below and above the points; None where the figure has no interval."""
+    low, high = (f"{column.removesuffix('_p50')}_ci_{end}" for end in ("low", "high"))
+    if low not in rows.columns or not rows[low].notna().any():
+        return None
+    below, above = rows[column] - rows[low], rows[high] - rows[column]
+    return [side.clip(lower=0).fillna(0.0) for side in (below, above)]
 
 
 def _label(axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str]) -> None:
@@ -107,22 +125,18 @@ def _on_page_pt(axes: Axes, points: Sequence[tuple[float, float]]) -> list[tuple
     return [(72 / figure.dpi * x, 72 / figure.dpi * y) for x, y in axes.transData.transform(points)]
 
 
-def _limits(values: Sequence[float]) -> tuple[bool, float, float]:
-    """Whether the scale is logarithmic (more than one power of ten), and its ends."""
-    least, most = min(values), max(values)
-    if most <= _WIDE_RANGE * least:
-        return False, 0.0, most * _ROOM
-    return True, least / _ROOM, most * _ROOM
-
-
 def _scale(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
-    is_log, *ends = _limits(xs)
-    axes.set_xscale("log" if is_log else "linear")
-    axes.set_xlim(*ends)
-    if is_log:
-        label_log_axis(axes.xaxis)
-    is_log, *ends = _limits(ys)
-    axes.set_yscale("log" if is_log else "linear")
-    axes.set_ylim(*ends)
-    if is_log:
-        label_log_axis(axes.yaxis)
+    """Both logarithmic: equal ratios look equal, and engines differ by ratios."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*_limits(xs))
+    axes.set_ylim(*_limits(ys))
+    label_log_axis(axes.xaxis)
+    label_log_axis(axes.yaxis)
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    """A little room beside the values, and a small difference does not fill the axis."""
+    least, most = min(values), max(values)
+    room = max(_ROOM, math.sqrt(_LEAST_RANGE * least / most))
+    return least / room, most * room

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,24 +10,49 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
-_STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0))
-_FEWEST = 4
+_STEPS = (
+    (1.0,),
+    (1.0, 3.0),
+    (1.0, 2.0, 5.0),
+    (1.0, 2.0, 3.0, 5.0),
+    (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0),
+)
+_FEWEST, _MOST = 4, 9
+_REACH = 0.2
+"""Farthest that the ends of an axis lie from a tick, as a share of it."""
+
+_TIGHT = 0.05
 _CLOSEST = 0.09
 """Smallest distance of labelled ticks, as a share of the axis."""
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers within a positive range: few kinds of steps, but four ticks or more."""
+    """Round numbers within a positive range: few kinds of steps, but four ticks or more.
+
+    Both ends have a tick near by where a kind of step allows for it: what lies beyond the last one
+    can't be read.
+    """
+    found = [ticks for ticks in _candidates(low, high) if len(ticks) >= _FEWEST]
+    good = (ticks for ticks in found if _is_readable(ticks, low, high))
+    return next(good, found[0] if found else _candidates(low, high)[-1])
+
+
+def _candidates(low: float, high: float) -> list[list[float]]:
+    """Ticks within the range, from few kinds of steps to many, then at even distances."""
     from matplotlib.ticker import MaxNLocator
 
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in _STEPS:
-        ticks = [step * 10.0**decade for decade in decades for step in steps]
-        inside = [tick for tick in ticks if low <= tick <= high]
-        if len(inside) >= _FEWEST:
-            return inside
-    even = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)
-    return [float(tick) for tick in even if low <= tick <= high]
+    stepped = [[step * 10.0**decade for decade in decades for step in steps] for steps in _STEPS]
+    even = [MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high) for most in (8, 6)]
+    return [[float(tick) for tick in ticks if low <= tick <= high] for ticks in (*stepped, *even)]
+
+
+def _is_readable(ticks: Sequence[float], low: float, high: float) -> bool:
+    """Whether no end is far from a tick and no two ticks stand on each other."""
+    places = [math.log(tick / low) / math.log(high / low) for tick in ticks]
+    gaps = [after - before for before, after in itertools.pairwise(places)]
+    is_wide = places[0] <= _REACH and places[-1] >= 1 - _REACH
+    return is_wide and len(ticks) <= _MOST and min(gaps) >= _TIGHT
 
 
 def spaced_ticks(places: Sequence[float]) -> list[float]:

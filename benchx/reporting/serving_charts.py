@@ -11,7 +11,7 @@ from benchx.core import metric
 from benchx.core.outcome import Outcome
 from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.chart_load import AGAINST_LOAD, AGAINST_PROMPT, quantities, serving_lines
-from benchx.reporting.chart_pareto import X, pareto, throughput_column
+from benchx.reporting.chart_pareto import X, has_intervals, pareto, throughput_column
 from benchx.reporting.chart_timeline import timeline_strips
 from benchx.reporting.document import Section, unmeasured
 from benchx.reporting.figure_plan import FigureList, FigurePlan, pages, plan_name
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _PARETO_PANELS = 6
 _LOAD_PANELS = 3
 _TIME_LINES = 4
+_NO_BARS = "No bars: an interval takes three launches."
 
 
 def plan_serving(section: Section) -> FigureList:
@@ -73,7 +74,7 @@ def _pareto(
         return [f"{what}: no throughput against interactivity, it takes two points with both."]
     unit = " per GPU" if y == metric.OUTPUT_PER_GPU.id else ""
     title = f"{what}: output throughput{unit} against interactivity"
-    note = f"{_front_note(fit, y)}; right and up are better."
+    note = f"{_front_note(fit, y)}; right and up are better. {_bars_of_both(section, fit, y)}"
     axis = load_axis(section.frame)
     beside = "" if axis is None else f" Beside the points: {axis.replace('_', ' ')}."
     lack = "" if unit else " Not per GPU: the number of GPUs was not observed for every point."
@@ -81,6 +82,16 @@ def _pareto(
         section, fit, title, "throughput", note + beside + lack, _PARETO_PANELS,
         lambda page, frame: pareto(page, y, styles=styles, frame=frame),
     )  # fmt: skip
+
+
+def _bars_of_both(section: Section, panels: Sequence[ServingPanel], y: str) -> str:
+    """What the bars across and upright are."""
+    if not has_intervals(panels, X):
+        return _NO_BARS
+    counts = section.frame["launches"][section.frame[f"{metric.INTERACTIVITY.id}_ci_low"].notna()]
+    which = "" if has_intervals(panels, y) else " of interactivity"
+    words = interval_words(int(min(counts)))
+    return f"Bars{which}: {words}; hidden where smaller than the point."
 
 
 def _front_note(panels: Sequence[ServingPanel], y: str) -> str:
@@ -266,7 +277,7 @@ def _bars(section: Section) -> str:
     column = f"{metric.TTFT.id}_ci_low"
     rows = section.frame
     if column not in rows.columns or not rows[column].notna().any():
-        return "No bars: an interval takes three launches."
+        return _NO_BARS
     counts = rows["launches"][rows[column].notna()]
     return f"Bars: {interval_words(int(min(counts)))}; hidden where smaller than the point."
 

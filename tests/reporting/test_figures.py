@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib import colors
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -338,6 +341,25 @@ def test_logarithmic_axes_have_at_least_three_round_ticks(low: float, high: floa
     ticks = log_ticks(low, high)
     assert len(ticks) >= 3
     assert all(low <= tick <= high for tick in ticks)
+
+
+@given(low=st.floats(1e-6, 1e6), ratio=st.floats(1.3, 1e6))
+def test_ticks_lie_within_the_axis_in_order_and_four_or_more(low: float, ratio: float) -> None:
+    ticks = log_ticks(low, low * ratio)
+    assert len(ticks) >= 4
+    assert ticks == sorted(set(ticks))
+    assert low <= ticks[0]
+    assert ticks[-1] <= low * ratio
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.63, 1.27), (20.0, 290.0), (170.0, 4700.0), (0.55, 1.25), (1.0, 7000.0)]
+)
+def test_no_end_of_a_logarithmic_axis_is_far_from_a_tick(low: float, high: float) -> None:
+    ticks = log_ticks(low, high)
+    reach = math.log(high / low)
+    assert math.log(ticks[0] / low) <= 0.2 * reach
+    assert math.log(high / ticks[-1]) <= 0.2 * reach
 
 
 def test_crowded_ticks_are_thinned() -> None:

@@ -86,6 +86,34 @@ def test_a_failed_point_is_named_under_the_drawing(serving_run: Run) -> None:
         assert "alpha: crashed at 1 of 5 points" in words(drawn(serving_run, ending))
 
 
+def test_both_axes_of_the_front_are_logarithmic_however_near_the_points_lie(
+    make_serving_run: RunMaker,
+) -> None:
+    run = make_serving_run([{"concurrency": load} for load in (4, 5, 6)])
+    (axes,) = drawn(run, "throughput").axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    for low, high in (axes.get_xlim(), axes.get_ylim()):
+        assert high / low >= 2.99
+
+
+def test_intervals_over_launches_are_drawn_where_the_table_has_them(
+    make_serving_run: RunMaker,
+) -> None:
+    across = {"interactivity_tok_s_ci_low": 30.0, "interactivity_tok_s_ci_high": 300.0}
+    upright = {
+        "output_throughput_tok_s_per_gpu_ci_low": 1.0,
+        "output_throughput_tok_s_per_gpu_ci_high": 2000.0,
+    }
+    for changes, count, said in (
+        ({}, 0, "No bars: an interval takes three launches."),
+        (across, 1, "Bars of interactivity: "),
+        (across | upright, 2, "Bars: "),
+    ):
+        figure = drawn(make_serving_run(LOADS, changes=changes), "throughput")
+        assert len(figure.axes[0].collections) == count
+        assert said in words(figure)
+
+
 def test_the_line_is_the_front_and_a_worse_point_is_not_on_it(make_serving_run: RunMaker) -> None:
     points = [{"concurrency": load, "tensor_parallel": 1, "slowness": 1} for load in (1, 4)]
     points += [{"concurrency": 4, "tensor_parallel": 2, "slowness": 9}]
