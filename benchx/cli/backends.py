@@ -63,7 +63,8 @@ def refusal_of(
     """Why a backend runs no point at all here, or None when it runs some.
 
     One combination says little of the machine, so others are tried: the defaults, then every
-    other choice of one axis at a time. What the machine lacks comes before what is unsupported.
+    other choice of one axis at a time. What the machine lacks is reported first, and then what is
+    unsupported.
     """
     refusals = []
     for params in _candidates(operator.axes):

@@ -27,7 +27,7 @@ def calibrate(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SCENARIO]",
+            metavar="SCENARIO",
             help="Serving scenario whose loads are sent to a bundled server.",
         ),
     ] = None,
@@ -46,9 +46,9 @@ def calibrate(
 ) -> None:
     """Check timers and load generator against known references.
 
-    With --timer: work of known duration, timed by benchx and by others; exit code 4 when none of
-    them is within 2 % for some work. With SCENARIO: its loads, sent to a bundled server that knows
-    what it sent and when; exit code 4 when the client's own error is beyond its limits.
+    With --timer: the same work is timed by benchx and by independent timers; exit code 4 if for
+    some work none of them agrees within 2 %. With SCENARIO: its loads are sent to a bundled server
+    that knows what it sent and when; exit code 4 if the client's own error exceeds its limits.
     """
     if scenario is not None and timer:
         raise UsageError(

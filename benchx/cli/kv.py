@@ -31,7 +31,7 @@ Context = Annotated[
     str | None, typer.Option(metavar="LIST", help=f"Context lengths, such as {CONTEXTS}.")
 ]
 HardwareName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="From `benchx list hardware`.")
+    str | None, typer.Option(metavar="NAME", help="A name from `benchx list hardware`.")
 ]
 Gpus = Annotated[
     int | None, typer.Option(min=1, help="Number of GPUs (default: the number of ranks).")
@@ -59,7 +59,7 @@ TierRun = Annotated[
     Path | None, typer.Option(metavar="RUN", help="Take bandwidths from a run of kv-tiers.")
 ]
 OwnTiers = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=GB/s", help="A tier of your own.")
+    list[str] | None, typer.Option(metavar="NAME=GB/s", help="Add a tier of your own.")
 ]
 VersusRun = Annotated[
     Path | None, typer.Option(metavar="RUN", help="Compare the patterns of a hybrid-vs-full run.")

@@ -15,7 +15,7 @@ from benchx.core.errors import UsageError
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as results/smoke-…")
+        list[Path], typer.Argument(metavar="RUN", help="Run folders, such as results/smoke-…")
     ],
     *,
     out: OutDir = None,
