@@ -13,7 +13,13 @@ from benchx.core.outcome import Outcome
 if TYPE_CHECKING:
     from benchx.ops.base import Backend, Operator, Unavailable
 
-_EXAMPLE: Mapping[str, Scalar] = {"int": 64, "float": 1.0, "bool": False, "lengths": "64"}
+_EXAMPLE: Mapping[str, Scalar] = {
+    "int": 64,
+    "bytes": 4096,
+    "float": 1.0,
+    "bool": False,
+    "lengths": "64",
+}
 """Values for axes that a scenario must name."""
 
 

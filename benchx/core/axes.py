@@ -25,8 +25,9 @@ class AxisSpec:
     """One axis: its type, its default and what its values mean.
 
     Attributes:
-        type: `int`, `float`, `bool`, `str` or `lengths` (an int, or `1300+547` / `8x1024`: the
-            lengths of the sequences in a batch, kept as a canonical string).
+        type: `int`, `float`, `bool`, `str`, `bytes` (an int, also written `16KiB` or `2GB`) or
+            `lengths` (an int, or `1300+547` / `8x1024`: the lengths of the sequences in a batch,
+            kept as a canonical string).
         doc: One line for `benchx list ops`.
         default: Value when a scenario names none; None means the scenario must name it.
         choices: The only values allowed, if the set is closed.

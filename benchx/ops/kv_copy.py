@@ -35,8 +35,8 @@ DIRECT_GRAIN = 4096
 
 AXES: Mapping[str, AxisSpec] = {
     "route": AxisSpec(type="str", doc="from where to where", choices=(*LOADS, *STORES, BOTH_WAYS)),
-    "block_bytes": AxisSpec(type="int", doc="bytes of a block, such as 4k or 2M", minimum=ITEM),
-    "total_bytes": AxisSpec(type="int", doc="bytes that a call moves in one direction",
+    "block_bytes": AxisSpec(type="bytes", doc="size of a block, such as 4KiB", minimum=ITEM),
+    "total_bytes": AxisSpec(type="bytes", doc="size of what a call moves in one direction",
                             default=64 * 2**20, minimum=ITEM),
     "layout": AxisSpec(type="str", doc="blocks in order, from random places, to random places",
                        default="contiguous", choices=("contiguous", "gather", "scatter")),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from benchx.core.axes import LENGTHS_EXPECTED, AxisSpec, Scalar, format_lengths, parse_lengths
 from benchx.core.errors import nearest_word
-from benchx.core.units import LARGEST_COUNT, UnitError, parse_count
+from benchx.core.units import LARGEST_COUNT, UnitError, parse_bytes, parse_count
 
 
 class ValueProblem(UnitError):
@@ -38,13 +38,27 @@ def axis_value(spec: AxisSpec, value: Scalar) -> Scalar:
 
 
 def _int(spec: AxisSpec, value: Scalar) -> int:
-    expected = f"a whole number{_at_least(spec)}"
+    return _whole(spec, value, f"a whole number{_at_least(spec)}", "8192 or 128k")
+
+
+def _bytes(spec: AxisSpec, value: Scalar) -> int:
+    """A size with its unit, or a number of bytes (`4096`, `4k`)."""
+    expected, examples = f"a size in bytes{_at_least(spec)}", "64KiB, 2GiB or 4k"
+    if isinstance(value, str) and value.rstrip().endswith("B"):
+        try:
+            return _whole(spec, parse_bytes(value), expected, examples)
+        except UnitError as error:
+            raise UnitError(value, f"{expected}, such as {examples}") from error
+    return _whole(spec, value, expected, examples)
+
+
+def _whole(spec: AxisSpec, value: Scalar, expected: str, examples: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise UnitError(value, expected)
     try:
         whole = parse_count(value) if isinstance(value, str) else value
     except UnitError as error:
-        raise UnitError(value, f"{expected}, such as 8192 or 128k") from error
+        raise UnitError(value, f"{expected}, such as {examples}") from error
     if not abs(whole) <= LARGEST_COUNT or (spec.minimum is not None and whole < spec.minimum):
         raise UnitError(value, expected)
     return whole
@@ -87,6 +101,7 @@ def _at_least(spec: AxisSpec) -> str:
 
 _BY_TYPE: Mapping[str, Callable[[AxisSpec, Scalar], Scalar]] = {
     "int": _int,
+    "bytes": _bytes,
     "float": _float,
     "bool": _bool,
     "str": _str,
