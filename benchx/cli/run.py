@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from benchx.scenario import Scenario
 
 RESULTS = Path("results")
+_LAUNCHES = "measure.launches"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,9 @@ def run(
     resume: Annotated[
         str | None,
         typer.Option(
-            metavar="[RUN]", help="Continue an unfinished run: this folder, or the newest one."
+            metavar="[RUN]",
+            help="Continue an unfinished run: this folder, or the newest one. "
+            "With --set measure.launches=N: add launches to a run.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
@@ -86,14 +89,14 @@ def _request(
     run_folder = None if resume is None else _find(resume, out_dir, scenario)
     if scenario is not None:
         loaded = scenarios.load(scenario, overrides=overrides)
-    elif overrides:
+    elif all(text.partition("=")[0].strip().endswith(_LAUNCHES) for text in overrides):
+        assert run_folder is not None
+        loaded = _stored(run_folder, overrides)
+    else:
         raise UsageError(
             "--set without a SCENARIO can't be combined with --resume: it would change the run",
-            hint="leave out --set; the run keeps the settings that it was started with",
+            hint=f"only launches can be added to it: --set {_LAUNCHES}=N",
         )
-    else:
-        assert run_folder is not None
-        loaded = _stored(run_folder)
     return Request(scenario=loaded, out_dir=out_dir, resume=run_folder)
 
 
@@ -128,13 +131,14 @@ def _not_renamed(run_folder: Path) -> Path:
     return run_folder
 
 
-def _stored(run_folder: Path) -> Scenario:
-    """The scenario that an earlier run was started from, as stored with it."""
+def _stored(run_folder: Path, overrides: Sequence[str] = ()) -> Scenario:
+    """The scenario that an earlier run was started from, as stored with it, `--set` applied."""
     from benchx.scenario import Scenario
     from benchx.store import read_meta
     from benchx.store.meta import RUN_FILE
 
-    return Scenario.from_json(read_meta(run_folder).resolved, source=run_folder / RUN_FILE)
+    source = run_folder / RUN_FILE
+    return Scenario.from_json(read_meta(run_folder).resolved, source=source, overrides=overrides)
 
 
 def _measure(request: Request, *, preload: bool) -> RunSummary:

@@ -20,7 +20,7 @@ from benchx.runner.interrupts import Interrupted, catching_interrupts
 from benchx.runner.local import LocalExecutor
 from benchx.runner.plan import Plan, make_plan
 from benchx.runner.progress import Noting, Progress, Silent
-from benchx.runner.resume import newest_unfinished, resumed_plan
+from benchx.runner.resume import extension_of, newest_unfinished, resumed_plan
 from benchx.runner.session import now
 from benchx.runner.supervisor import Supervisor
 from benchx.scenario import Scenario, Vocabulary
@@ -75,7 +75,8 @@ def run(
         scenario: What to measure.
         vocabulary: What the scenario may say of operators.
         out_dir: Where the run folder is made, or looked for.
-        resume: A run folder to continue, or `NEWEST`; None starts a new run.
+        resume: A run folder to continue, or `NEWEST`; None starts a new run. A scenario that
+            differs from the run's own in nothing but more launches adds these to it.
         progress: Told of everything that happens.
         executor: Where launches happen; processes of this machine by default.
         plugins: Modules that workers import first; they may register operators and backends.
@@ -141,15 +142,26 @@ def _open(
     if resume is None:
         return RunWriter.create(out_dir, _meta(scenario, plan)), plan
     path = newest_unfinished(out_dir, scenario.name) if resume == NEWEST else Path(resume)
-    plan = resumed_plan(read_meta(path), scenario, plan, path)
-    return RunWriter.resume(path), plan
+    meta = read_meta(path)
+    extension = extension_of(meta, scenario, _command())
+    meta = meta if extension is None else meta.extended(extension)
+    plan = resumed_plan(meta, scenario, plan, path)
+    writer = RunWriter.resume(path)
+    if extension is not None:
+        writer.extend(extension)
+    return writer, plan
 
 
-def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
-    """What was asked for; file names only, since folders of this machine are nobody's business."""
+def _command() -> tuple[str, ...]:
+    """The command line; file names only, since folders of this machine are nobody's business."""
     program, *arguments = sys.argv or [""]
     started = Path(program)  # `python -m benchx` starts the package's __main__.py
     name = started.parent.name if started.name == "__main__.py" else started.name
+    return (name, *arguments)
+
+
+def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
+    """What was asked for."""
     return RunMeta(
         run_id="",
         scenario=scenario.name,
@@ -157,7 +169,7 @@ def _meta(scenario: Scenario, plan: Plan) -> RunMeta:
         resolved=scenario.to_json(),
         plan=plan.entries,
         seeds=plan.seeds,
-        command=(name, *arguments),
+        command=_command(),
         started_at=now(),
         benchx_version=benchx.__version__,
     )

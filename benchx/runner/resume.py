@@ -7,15 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import benchx
 from benchx.core.errors import StoreError, UsageError
 from benchx.core.point import Point
 from benchx.runner.plan import Plan
+from benchx.runner.session import now
 from benchx.scenario import Scenario
 from benchx.store import PlanEntry, RunMeta, read_meta, read_run
+from benchx.store.extension import Extension
 from benchx.store.meta import RUN_FILE
 from benchx.store.plain import plain
 
 _SHOWN = 3
+_LAUNCHES = "measure.launches"
+
+Change = tuple[str, object, object]
+"""Dotted path, former value, present value."""
 
 
 def newest_unfinished(out_dir: Path, scenario: str | None) -> Path:
@@ -57,6 +64,30 @@ def _metas(out_dir: Path, scenario: str | None) -> Iterator[tuple[RunMeta, Path]
 def _runs(out_dir: Path) -> Iterator[Path]:
     if out_dir.is_dir():
         yield from (folder for folder in out_dir.iterdir() if (folder / RUN_FILE).is_file())
+
+
+def extension_of(meta: RunMeta, scenario: Scenario, command: Sequence[str]) -> Extension | None:
+    """The launches that a scenario adds to a stored run; None when it changes anything else.
+
+    More launches are more replicates of the same points, so they leave what is there as it is.
+    """
+    resolved = plain(scenario.to_json())
+    changes = list(_changes(meta.resolved, resolved))
+    if not changes or not all(_adds_launches(*change) for change in changes):
+        return None
+    assert isinstance(resolved, dict)
+    return Extension(
+        launches=tuple(part.measure.launches for part in scenario.parts),
+        resolved=resolved,
+        command=tuple(command),
+        added_at=now(),
+        benchx_version=benchx.__version__,
+    )
+
+
+def _adds_launches(key: str, before: object, after: object) -> bool:
+    is_launches = key == _LAUNCHES or key.endswith(f".{_LAUNCHES}")
+    return is_launches and isinstance(before, int) and isinstance(after, int) and after > before
 
 
 def resumed_plan(meta: RunMeta, scenario: Scenario, plan: Plan, path: Path) -> Plan:
@@ -109,13 +140,22 @@ def _said(point: Point) -> dict[str, Any]:
     return {**point.params, "subject": point.subject, "backend": point.backend}
 
 
-def _differences(before: Any, after: Any, key: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
+def _differences(before: object, after: object) -> Iterator[str]:
+    for key, old, new in _changes(before, after):
+        yield f"{key} was {old!r}, now {new!r}"
+
+
+def _changes(before: Any, after: Any, key: str = "") -> Iterator[Change]:  # noqa: ANN401 - JSON
+    """Path, former and present value of all that differs; the parts of a suite one by one."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             path = f"{key}.{name}" if key else str(name)
-            yield from _differences(before.get(name), after.get(name), path)
+            yield from _changes(before.get(name), after.get(name), path)
+    elif key == "parts" and len(before or ()) == len(after or ()):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _changes(old, new, f"{key}.{index}")
     elif before != after:
-        yield f"{key} was {before!r}, now {after!r}"
+        yield key, before, after
 
 
 def require_run(path: Path) -> Path:

@@ -57,9 +57,17 @@ class Scenario:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], *, source: Path) -> Scenario:
-        """Restore what `to_json` wrote; errors name `source`, the file that holds it."""
-        return _build(Located.from_plain(data, Location(source)), source)
+    def from_json(
+        cls, data: Mapping[str, Any], *, source: Path, overrides: Sequence[str] = ()
+    ) -> Scenario:
+        """Restore what `to_json` wrote, `--set` texts applied in order.
+
+        Errors name `source`, the file that holds it, or the override.
+        """
+        document = Located.from_plain(data, Location(source))
+        for override in map(Override.parse, overrides):
+            document = _overridden(document, override)
+        return _build(document, source)
 
 
 def load(path_or_name: str | Path, *, overrides: Sequence[str] = ()) -> Scenario:

@@ -1,11 +1,15 @@
-"""`run.json`: what was asked for. Written once when the run starts, never changed."""
+"""`run.json`: what was asked for. Written once when the run starts, never changed.
+
+Launches that were added later stand in a file of their own (`store.extension`); `read_meta` reads
+both.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +18,7 @@ from pydantic import BeforeValidator
 from benchx.core.errors import StoreError
 from benchx.core.point import Point
 from benchx.core.record import SCHEMA
+from benchx.store.extension import EXTENSIONS_FILE, Extension, read_extensions
 from benchx.store.faults import storing
 from benchx.store.plain import plain
 from benchx.store.restore import CHANGED, read_document, told
@@ -67,6 +72,18 @@ class RunMeta:
     benchx_version: str
     schema: int = SCHEMA
 
+    def extended(self, extension: Extension) -> RunMeta:
+        """The same request with more launches."""
+        plan = tuple(
+            replace(entry, launches=max(entry.launches, extension.launches[entry.point.part]))
+            for entry in self.plan
+        )
+        return replace(self, plan=plan, resolved=extension.resolved)
+
+    def launches(self) -> int:
+        """Most launches of any point."""
+        return max((entry.launches for entry in self.plan), default=0)
+
     def pairs(self) -> int:
         """How many records a complete run holds."""
         return sum(entry.launches for entry in self.plan)
@@ -95,7 +112,7 @@ def encode_meta(meta: RunMeta) -> bytes:
 
 
 def read_meta(folder: Path) -> RunMeta:
-    """Read run.json of a run folder.
+    """Read run.json of a run folder, and the launches that were added to it.
 
     Raises:
         StoreError: When the folder is not a run, was written by a newer benchx, or is damaged.
@@ -109,4 +126,14 @@ def read_meta(folder: Path) -> RunMeta:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a run: {told(error)}", hint=CHANGED) from error
-    return read_document(document, "run", partial(restored, form=RunMeta), where=str(path))
+    meta = read_document(document, "run", partial(restored, form=RunMeta), where=str(path))
+    extensions = read_extensions(folder)
+    for number, extension in enumerate(extensions, start=1):
+        if len(extension.launches) != len(meta.seeds):
+            where = f"{folder / EXTENSIONS_FILE}:{number}"
+            raise StoreError(
+                f"{where}: it has launches of {len(extension.launches)} parts, "
+                f"but the run has {len(meta.seeds)}",
+                hint=CHANGED,
+            )
+    return reduce(RunMeta.extended, extensions, meta)

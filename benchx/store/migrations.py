@@ -13,7 +13,7 @@ from benchx.core.errors import StoreError
 from benchx.core.record import SCHEMA
 
 Document = dict[str, Any]
-Kind = Literal["run", "launch", "record"]
+Kind = Literal["run", "extension", "launch", "record"]
 Table = Mapping[tuple[Kind, int], Callable[[Document], Document]]
 
 MIGRATIONS: Table = {}

@@ -14,6 +14,7 @@ from typing import Self
 from benchx.core.errors import StoreError
 from benchx.core.record import LaunchRecord
 from benchx.store.atomic import write_atomic
+from benchx.store.extension import Extension, append_extension
 from benchx.store.faults import storing
 from benchx.store.journal import Journal
 from benchx.store.launches import LaunchInfo, latest
@@ -38,7 +39,7 @@ class RunWriter:
     Attributes:
         path: The folder.
         meta: What was asked for.
-        notes: What `resume` had to put right.
+        notes: What `resume` had to put right, and whether launches were added.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class RunWriter:
         self.path, self.meta, self.notes = path, meta, tuple(notes)
         self._records = {(record.point_id, record.launch): record for record in records}
         self._infos: tuple[LaunchInfo, ...] = ()
+        self._extension: Extension | None = None
         self._samples = SampleFolder(path / SAMPLES_FOLDER)
         self._journal = Journal(path / RECORDS_FILE)
         try:
@@ -100,6 +102,15 @@ class RunWriter:
         )
         return writer
 
+    def extend(self, extension: Extension) -> None:
+        """Add launches to the plan; it is written with the first record or worker that follows.
+
+        So a run that can't go on here after all stays as it was.
+        """
+        before, self.meta = self.meta.launches(), self.meta.extended(extension)
+        self._extension = extension
+        self.notes += (f"launches were added: {before} before, now {self.meta.launches()}",)
+
     @property
     def records(self) -> tuple[LaunchRecord, ...]:
         """All records until now, in the order they were written."""
@@ -124,6 +135,7 @@ class RunWriter:
         Raises:
             StoreError: When the disk refuses, or the pair has a record already.
         """
+        self._write_extension()
         key = (record.point_id, record.launch)
         if key in self._records:
             raise StoreError(f"{self.path}: launch {key[1]} of point {key[0]} has a record already")
@@ -135,8 +147,14 @@ class RunWriter:
 
     def append_launch(self, info: LaunchInfo) -> None:
         """Write what is known of a worker process; a later line for the same one replaces it."""
+        self._write_extension()
         self._launches.append(info.to_json())
         self._infos = latest((*self._infos, info))
+
+    def _write_extension(self) -> None:
+        if self._extension is not None:
+            append_extension(self.path, self._extension)
+            self._extension = None
 
     def finish_launch(self, launch: int) -> None:
         """Merge the sample files of a launch."""

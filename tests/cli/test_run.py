@@ -234,6 +234,17 @@ def test_a_run_cannot_be_changed_while_it_is_continued(
     assert fake.asked == {}
 
 
+def test_launches_are_added_to_a_run_by_the_scenario_that_is_stored_with_it(
+    benchx: Command, scenario: Path, fake: FakeRunner
+) -> None:
+    folder = _unfinished(scenario)
+    scenario.unlink()
+    arguments = ["--resume", str(folder), "--set", "measure.launches=7"]
+    assert benchx("run", *arguments).code == 0
+    assert fake.asked["resume"] == folder
+    assert fake.asked["scenario"].parts[0].measure.launches == 7
+
+
 def test_a_dry_run_of_a_resumed_run_is_refused_and_measures_nothing(
     benchx: Command, scenario: Path, fake: FakeRunner
 ) -> None:

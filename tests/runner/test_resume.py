@@ -27,6 +27,7 @@ from benchx.runner.plan import Plan, make_plan
 from benchx.runner.resume import newest_unfinished
 from benchx.scenario import Scenario, Vocabulary
 from benchx.store import RunStatus, RunWriter, read_run
+from benchx.store.extension import EXTENSIONS_FILE
 from benchx.store.samples import SampleFolder
 
 Write = Callable[..., Path]
@@ -266,15 +267,72 @@ def test_a_finished_run_is_resumed_without_measuring_anything(
 def test_a_run_whose_scenario_has_changed_is_not_resumed_and_the_change_is_named(
     write_scenario: Write, fake_run: Start
 ) -> None:
-    folder = fake_run(write_scenario("good")).path
+    folder = fake_run(write_scenario("good", launches=2)).path
     changes: list[tuple[dict[str, object], str]] = [
-        ({"launches": 2}, r"measure\.launches was 1, now 2"),
+        ({"launches": 1}, r"measure\.launches was 2, now 1"),
+        ({"launches": 3, "sizes": "1, 2"}, r"axes\.size was .*measure\.launches was 2, now 3"),
         ({"sizes": "1, 2"}, r"axes\.size was \[1\], now \[1, 2\]"),
         ({"limit": "3s"}, r"measure\.setup_time_limit was '20.*s', now '3.*s'"),
     ]
     for change, told in changes:
         with pytest.raises(UsageError, match=told):
-            fake_run(write_scenario("good", **change), resume=folder)
+            fake_run(write_scenario("good", **({"launches": 2} | change)), resume=folder)
+
+
+def test_launches_are_added_to_a_finished_run_and_its_request_stays_as_it_was(
+    write_scenario: Write, fake_run: Start
+) -> None:
+    folder = fake_run(write_scenario("good", "segfault", launches=2)).path
+    before = (folder / "run.json").read_bytes()
+    more = fake_run(write_scenario("good", "segfault", launches=4), resume=folder)
+    assert (more.kept, more.written, more.status) == (4, 4, RunStatus.COMPLETE)
+    assert "launches were added: 2 before, now 4" in more.notes
+    run = read_run(folder)
+    assert {row["backend"]: row["launches"] for row in run.rows} == {"good": 4, "segfault": 0}
+    assert run.meta.resolved["measure"]["launches"] == 4
+    assert (folder / "run.json").read_bytes() == before
+    (line,) = (folder / EXTENSIONS_FILE).read_text().splitlines()
+    assert json.loads(line)["launches"] == [4]
+
+
+def test_an_interrupted_run_with_added_launches_goes_on_from_what_is_stored_of_it(
+    write_scenario: Write, fake_run: Start
+) -> None:
+    folder = fake_run(write_scenario("good", launches=1)).path
+    _unfinish(fake_run(write_scenario("good", launches=3), resume=folder).path, records=2)
+    assert read_run(folder).status is RunStatus.PARTIAL
+    assert fake_run(_stored(folder), resume=folder).written == 1
+    again = fake_run(write_scenario("good", launches=4), resume=folder)
+    assert (again.kept, again.written, again.status) == (3, 1, RunStatus.COMPLETE)
+
+
+def test_launches_of_one_part_of_a_suite_are_added(fake_run: Start, tmp_path: Path) -> None:
+    part = (
+        "kind: kernel, op: fake, backends: [good], axes: {{size: [{}]}}, measure: {{launches: {}}}"
+    )
+    path = tmp_path / "two.yaml"
+
+    def suite(launches: int) -> Path:
+        parts = f"[{{{part.format(1, 1)}}}, {{{part.format(2, launches)}}}]"
+        path.write_text(f"schema: 1\nkind: suite\nname: two\nparts: {parts}\n")
+        return path
+
+    folder = fake_run(suite(1)).path
+    assert fake_run(suite(3), resume=folder).written == 2
+    assert [row["launches"] for row in read_run(folder).rows] == [1, 3]
+
+
+def test_a_run_that_can_not_go_on_here_gets_no_launches(
+    write_scenario: Write, fake_run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fake_run(write_scenario("good", launches=1)).path
+    before = _contents(folder)
+    monkeypatch.setenv("FAKE_DEVICE", "other")
+    with pytest.raises(NotComparable):
+        fake_run(write_scenario("good", launches=2), resume=folder)
+    assert _contents(folder) == before
+    assert not (folder / EXTENSIONS_FILE).exists()
+    assert read_run(folder).status is RunStatus.COMPLETE
 
 
 TWO_AXES = """\

@@ -13,6 +13,7 @@ from benchx.core.errors import StoreError
 from benchx.core.outcome import Outcome
 from benchx.core.record import LaunchRecord
 from benchx.store import LaunchInfo, RunMeta, RunStatus, RunWriter, read_run
+from benchx.store.extension import EXTENSIONS_FILE
 from benchx.store.points import ROW_RULES, PointTable, read_points, write_points
 from benchx.store.run import POINTS_FILE
 
@@ -308,3 +309,20 @@ def test_the_axes_of_a_run_are_those_of_its_plan(tmp_path: Path, meta: RunMeta) 
     run = read_run(writer.path)
     assert run.axes == tuple(meta.plan[0].point.params)
     assert read_points(writer.path / POINTS_FILE).axes == run.axes
+
+
+def test_added_launches_of_another_run_are_refused(tmp_path: Path, meta: RunMeta) -> None:
+    with RunWriter.create(tmp_path, meta) as writer:
+        pass
+    line = {"schema": 1, "launches": [3, 3], "resolved": {}, "command": [], "added_at": "t"}
+    text = json.dumps(line | {"benchx_version": "0"})
+    (writer.path / EXTENSIONS_FILE).write_text(text + "\n")
+    with pytest.raises(StoreError, match=r"extensions\.jsonl:1: it has launches of 2 parts"):
+        read_run(writer.path)
+
+
+def test_half_a_line_of_added_launches_adds_none(tmp_path: Path, meta: RunMeta) -> None:
+    with RunWriter.create(tmp_path, meta) as writer:
+        pass
+    (writer.path / EXTENSIONS_FILE).write_text('{"schema": 1, "laun')
+    assert read_run(writer.path).meta.launches() == 2
