@@ -21,6 +21,7 @@ from benchx.reporting.frame import (
     ok_rows,
     split_axes,
 )
+from benchx.reporting.not_planned import not_planned
 from benchx.reporting.notes import Footnotes, note_text
 from benchx.reporting.wording import distinct_texts, plain_text, shortened, title_of, value_text
 
@@ -110,6 +111,7 @@ def operator_table(
             *priced.lines(),
             *([cost_note] if cost_note and priced.classes else []),
             *(f"{short}: {full}" for short, full in short_forms(frame, axes.varying).items()),
+            *not_planned(frame),
             *notes.texts(),
         ),
     )
