@@ -31,7 +31,8 @@ _SINGLE_IN = 3.6
 _LEAST_RANGE = 3.0
 """Ratio of the ends of an axis."""
 
-_ROOM = 1.15
+_ROOM = 0.07
+"""Beside the outermost points, as a share of what lies between them: their labels stand there."""
 X = f"{metric.INTERACTIVITY.id}_p50"
 
 
@@ -138,5 +139,6 @@ def _scale(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
 def _limits(values: Sequence[float]) -> tuple[float, float]:
     """A little room beside the values, and a small difference does not fill the axis."""
     least, most = min(values), max(values)
-    room = max(_ROOM, math.sqrt(_LEAST_RANGE * least / most))
+    reach = most / least
+    room = max(reach**_ROOM, math.sqrt(_LEAST_RANGE / reach))
     return least / room, most * room

@@ -22,6 +22,10 @@ _REACH = 0.2
 """Farthest that the ends of an axis lie from a tick, as a share of it."""
 
 _TIGHT = 0.05
+_EVEN = (8, 6, 12)
+"""Most steps of ticks at even distances, for axes too short for a kind of step; the last gives four
+ticks in any range."""
+
 _CLOSEST = 0.09
 """Smallest distance of labelled ticks, as a share of the axis."""
 
@@ -43,7 +47,7 @@ def _candidates(low: float, high: float) -> list[list[float]]:
 
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     stepped = [[step * 10.0**decade for decade in decades for step in steps] for steps in _STEPS]
-    even = [MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high) for most in (8, 6)]
+    even = [MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high) for most in _EVEN]
     return [[float(tick) for tick in ticks if low <= tick <= high] for ticks in (*stepped, *even)]
 
 

@@ -10,6 +10,7 @@ from benchx.reporting.chart_canvas import Frame
 from benchx.reporting.document import Section, unmeasured
 from benchx.reporting.frame import interval_launches
 from benchx.reporting.model_part import part_note
+from benchx.reporting.not_planned import not_planned
 from benchx.reporting.numbers import interval_words
 from benchx.reporting.table import short_forms
 from benchx.reporting.theme import Style
@@ -50,13 +51,16 @@ def frame_of(drawing: Drawing, title: str, shown: Sequence[pd.DataFrame], *more:
         shown: The rows in it.
         more: Further notes; empty ones are left out.
     """
-    missing = "; ".join(unmeasured(shown))
+    import pandas as pd
+
+    left_out = "; ".join(not_planned(pd.concat(shown)))
     notes = (
-        f"Points: medians over the launches. {bars_note(drawing.frame)}",
+        points_note(drawing.frame),
         *more,
         *subject_notes(drawing, shown),
         short_forms_note(drawing, shown),
-        f"Without a figure: {missing}." if missing else "",
+        missing_note(shown),
+        f"{left_out}." if left_out else "",
     )
     return frame_with(drawing, title, *notes)
 
@@ -85,6 +89,17 @@ def short_forms_note(drawing: Drawing, shown: Sequence[pd.DataFrame]) -> str:
     forms = short_forms(drawing.section.frame, axes).items()
     told = "; ".join(f"{short}: {full}" for short, full in forms if full in there)
     return f"{told}." if told else ""
+
+
+def missing_note(shown: Sequence[pd.DataFrame]) -> str:
+    """Which series have points without a figure, and what became of them; empty without any."""
+    missing = "; ".join(unmeasured(shown))
+    return f"Without a figure: {missing}." if missing else ""
+
+
+def points_note(frame: pd.DataFrame) -> str:
+    """What points and bars are."""
+    return f"Points: medians over the launches. {bars_note(frame)}"
 
 
 def bars_note(frame: pd.DataFrame) -> str:

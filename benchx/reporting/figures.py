@@ -36,6 +36,8 @@ from benchx.reporting.figure_frame import (
     bars_note,
     frame_of,
     frame_with,
+    missing_note,
+    points_note,
     short_forms_note,
     subject_notes,
 )
@@ -96,8 +98,9 @@ def _bandwidth(section: Section, sizes: Sizes) -> tuple[FigurePlan, ...]:
     styles = size_styles(shown)
     lines = [line for panel in sizes.panels for line in panel.lines]
     drawing = Drawing(section=section, frame=section.frame, styles={})
-    frame = frame_of(drawing, title, [line.rows.assign(backend=line.name) for line in lines])
-    frame = replace(frame, notes=(_BANDWIDTH_NOTE, *frame.notes))
+    named = [line.rows.assign(backend=line.name) for line in lines]
+    notes = (points_note(section.frame), short_forms_note(drawing, named), missing_note(named))
+    frame = frame_with(drawing, title, _BANDWIDTH_NOTE, *notes)
     return tuple(
         FigurePlan(
             name=plan_name(section.key, "bandwidth", number),

@@ -105,24 +105,6 @@ def backend_order(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in frame["backend"] if name is not None))
 
 
-def not_asked(frame: pd.DataFrame) -> tuple[str, ...]:
-    """`fla, chunked: not asked for at 14 of 16 inputs`, of one operator's rows.
-
-    A backend without a row at inputs where others have one was left out by the scenario or by the
-    command; nothing is known of it there.
-    """
-    inputs = frame["group_id"].nunique()
-    missing: dict[int, list[str]] = {}
-    for backend in backend_order(frame):
-        asked = frame["group_id"][frame["backend"] == backend].nunique()
-        if asked < inputs:
-            missing.setdefault(inputs - asked, []).append(str(backend))
-    return tuple(
-        f"{', '.join(backends)}: not asked for at {count} of {inputs} inputs"
-        for count, backends in missing.items()
-    )
-
-
 def fastest(frame: pd.DataFrame) -> frozenset[Hashable]:
     """Index labels of the fastest ok row of each group, and of those it can't be told from.
 

@@ -23,11 +23,11 @@ from benchx.reporting.frame import (
     AxisSplit,
     fastest,
     interval_launches,
-    not_asked,
     ok_rows,
     split_axes,
     words_of,
 )
+from benchx.reporting.not_planned import not_planned
 from benchx.reporting.notes import Footnotes, note_text
 from benchx.reporting.wording import axis_texts, fixed_texts, plain_text, shortened, title_of
 
@@ -124,7 +124,7 @@ def operator_table(
             *priced.lines(),
             *([cost_note] if cost_note and priced.classes else []),
             *(f"{short}: {full}" for short, full in short_forms(frame, axes.varying).items()),
-            *not_asked(frame),
+            *not_planned(frame),
             *notes.texts(),
         ),
     )

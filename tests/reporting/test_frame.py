@@ -92,10 +92,3 @@ def test_a_backend_without_rivals_is_not_the_fastest(make_rows: RowMaker) -> Non
 def test_notes_of_several_launches_are_taken_apart() -> None:
     assert frames.words_of(("host_bound", "a+b")) == ("host_bound", "a+b")
     assert frames.words_of(None) == ()
-
-
-def test_backends_that_a_command_left_out_are_counted(make_rows: RowMaker) -> None:
-    rows = make_rows("x", HEADS, {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [1.0, 2.0]}, run_id="r")
-    kept = [row for row in rows if row["heads"] == 8 or row["backend"] == "a"]
-    assert frames.not_asked(frame_of(kept)) == ("b, c: not asked for at 1 of 2 inputs",)
-    assert frames.not_asked(frame_of(rows)) == ()

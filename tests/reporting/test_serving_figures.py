@@ -96,6 +96,17 @@ def test_both_axes_of_the_front_are_logarithmic_however_near_the_points_lie(
         assert high / low >= 2.99
 
 
+def test_no_label_of_a_front_leaves_its_axes(make_serving_run: RunMaker) -> None:
+    points = [{"concurrency": load} for load in (1, 4, 16, 64, 256, 1024)]
+    (axes,) = drawn(make_serving_run(points), "throughput").axes
+    inside = axes.get_window_extent()
+    assert len(axes.texts) == 6
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert inside.y0 <= box.y0 <= box.y1 <= inside.y1
+        assert inside.x0 <= box.x0 <= box.x1 <= inside.x1
+
+
 def test_intervals_over_launches_are_drawn_where_the_table_has_them(
     make_serving_run: RunMaker,
 ) -> None:

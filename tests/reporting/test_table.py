@@ -167,4 +167,4 @@ def test_a_backend_that_was_not_asked_for_everywhere_is_named_under_the_table(
     make_rows: RowMaker,
 ) -> None:
     rows = make_rows("x", HEADS, {"a": [1.0, 2.0], "b": [1.0, 2.0]}, run_id="r")
-    assert "b: not asked for at 1 of 2 inputs" in table_of(rows[:-1]).footnotes
+    assert "b: not asked for at 1 of 2 combinations of inputs" in table_of(rows[:-1]).footnotes
