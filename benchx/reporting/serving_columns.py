@@ -79,7 +79,7 @@ _FIGURES = (
     ),
     _column(
         "steady", "steady tok/s", metric.STEADY_OUTPUT.id, keep=25,
-        legend="output from the first end to the last send",
+        legend="output while the load was full",
     ),
     FigureColumn(
         column=Column(
