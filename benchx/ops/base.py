@@ -7,7 +7,6 @@ backend takes one object: `benchx/README.md` has an example of thirty lines.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -16,31 +15,26 @@ from benchx.core.call import OutputSpec, PreparedCall, Reference
 from benchx.core.columns import axis_problem
 from benchx.core.device import Device
 from benchx.core.errors import BenchxError
-from benchx.core.outcome import Outcome
+from benchx.core.outcome import Unavailable
 from benchx.core.record import Work
 from benchx.core.registry import Registry, load_plugins
 
+__all__ = [
+    "OPERATORS",
+    "Backend",
+    "HostShare",
+    "Inputs",
+    "JudgedTwice",
+    "Operator",
+    "SharesWithHost",
+    "Unavailable",
+    "backends_of",
+    "register",
+    "register_backend",
+]
+
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unavailable:
-    """Why a backend will not run a point.
-
-    Attributes:
-        outcome: SKIPPED when the machine lacks something (package, device), UNSUPPORTED when
-            the backend can't compute this combination at all.
-        reason: One sentence.
-        install: The command that would help, if one would.
-    """
-
-    outcome: Literal[Outcome.SKIPPED, Outcome.UNSUPPORTED]
-    reason: str
-    install: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.reason}; install: {self.install}" if self.install else self.reason
 
 
 class Inputs(Protocol):

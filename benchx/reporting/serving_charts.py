@@ -225,7 +225,7 @@ def _draw_timeline(source: TimelineSource, title: str, section: Section) -> Figu
     if line.steady_s is None:
         notes.append("No steady state: the load was not full for two lifetimes of a request.")
     else:
-        notes.append("Shaded: from the first end to the last send, the steady state.")
+        notes.append("Shaded: the steady state, in which the load was full.")
     if line.failed_s:
         notes.append(f"x: {len(line.failed_s)} requests that were not ok, at their end.")
     readings = len(line.kv_usage.times_s)

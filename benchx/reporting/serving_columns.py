@@ -179,7 +179,7 @@ FIGURES = (
         key="steady",
         heading="steady tok/s",
         source=metric.STEADY_OUTPUT.id,
-        legend="output from the first end to the last send",
+        legend="output while the load was full",
     ),
     _figure(
         key="kv_usage",

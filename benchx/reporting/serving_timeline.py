@@ -76,7 +76,7 @@ class Timeline:
         failed_s: When requests ended that were not ok.
         bin_s: Width of the bins of `tokens`.
         tokens: Output tokens per second of each bin, at its start; empty if nothing was streamed.
-        steady_s: From the first end to the last send; None if that is too short.
+        steady_s: When the load was full; None if that was too short.
         waiting: Requests that waited at the server; empty where it does not tell.
         kv_usage: Share of the server's KV cache in use; likewise.
     """

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from benchx.architectures import load_architecture
 from benchx.core.device import Device
 from benchx.core.errors import BenchxError, StoreError, UsageError
-from benchx.core.outcome import Outcome
+from benchx.core.outcome import Outcome, Unavailable
 from benchx.core.point import Point
-from benchx.ops.base import Unavailable
 from benchx.runner.faults import Guard
 from benchx.runner.kernel_bench import release_memory
 from benchx.runner.serving_point import ServingPoint
@@ -66,10 +65,7 @@ class ServingLevel:
 
     def unavailable(self, point: Point, settings: Settings, device: Device) -> Unavailable | None:
         """What the engine says."""
-        missing = ENGINES.get(point.backend).missing(engine_settings(settings, point))
-        if missing is None:
-            return None
-        return Unavailable(outcome=missing.outcome, reason=missing.reason, install=missing.install)
+        return ENGINES.get(point.backend).missing(engine_settings(settings, point))
 
     def most_seconds(self, settings: Settings) -> float:
         """The time of the load where it is limited, else that after which a point hangs."""
@@ -99,7 +95,8 @@ def _check_start(part: ServingPart, settings: Settings) -> None:
     values = {name: one[0] for name, one in part.axes.items()} | part.fixed
     swept = {name: value for name, value in values.items() if name in ENGINE_AXES}
     engine, asked = ENGINES.get(part.engine.name), settings_from({**settings["engine"], **swept})
-    engine.launch(asked, port=1)
+    if engine.starts:
+        engine.launch(asked, port=1)
     endpoint = engine.endpoint(asked, port=1)
     check_tokenizer(asked, engine.capabilities(asked), endpoint.api)
 

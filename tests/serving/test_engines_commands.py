@@ -22,7 +22,6 @@ STARTED = [name for name in ENGINES.names() if name != "endpoint"]
 
 def command(name: str, **fields: Any) -> tuple[str, ...]:  # noqa: ANN401 - JSON values
     launch = ENGINES.get(name).launch(EngineSettings(name=name, **fields), port=8123)
-    assert launch is not None
     return launch.command
 
 
@@ -88,7 +87,6 @@ def test_transformers_serve_sizes_its_cache_and_uses_one_thread(tmp_path: Path) 
     launch = ENGINES.get("transformers").launch(
         EngineSettings(name="transformers", model=str(tmp_path)), port=1
     )
-    assert launch is not None
     assert "--continuous-batching" in launch.command
     assert value_of(launch.command, "--cb-num-blocks") == "512"
     assert launch.env["OMP_NUM_THREADS"] == "1"
@@ -115,6 +113,13 @@ def test_latent_and_linear_attention_are_served_without_batching(
 def test_an_unknown_model_is_not_taken_for_plain_attention() -> None:
     assert not has_plain_attention("no/such/folder")
     assert not has_plain_attention(None)
+
+
+def test_what_runs_already_is_never_started() -> None:
+    settings = EngineSettings(name="endpoint", model="m", base_url="http://h/v1")
+    assert [name for name in ENGINES.names() if ENGINES.get(name).starts] == STARTED
+    with pytest.raises(UsageError, match="starts nothing"):
+        ENGINES.get("endpoint").launch(settings, port=1)
 
 
 @pytest.mark.parametrize("name", STARTED)
@@ -144,7 +149,6 @@ def test_what_the_scenario_says_of_requests_is_sent_to_every_engine(name: str) -
 def test_the_environment_of_the_scenario_wins(name: str) -> None:
     settings = EngineSettings(name=name, model="m", env={"HF_HUB_OFFLINE": "0", "MINE": "1"})
     launch = ENGINES.get(name).launch(settings, port=1)
-    assert launch is not None
     assert (launch.env["HF_HUB_OFFLINE"], launch.env["MINE"]) == ("0", "1")
 
 

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from benchx.core.errors import UsageError
-from benchx.core.outcome import Outcome
-from benchx.serving.engines.base import Capabilities, Engine, EngineSettings, Missing
+from benchx.core.outcome import Outcome, Unavailable
+from benchx.serving.engines.base import Capabilities, Engine, EngineSettings
 from benchx.serving.engines.process import EngineFailed, EngineProcess, Launch, claim_port
 from benchx.serving.engines.python_package import installed_version
 from benchx.serving.engines.session import RunningEngine, running, settings_from
@@ -35,17 +35,18 @@ class FakeEngine:
     name = "fake"
     title = "a script"
     distributions: tuple[str, ...] = ("psutil",)
+    starts = True
 
     def __init__(self, pids: Path) -> None:
         self.pids = pids
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         return None
 
     def prepare(self, settings: EngineSettings) -> EngineSettings:
         return settings
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
         script, mode = str(FAKES / "engine.py"), str(settings.model)
         return Launch(command=(sys.executable, script, mode, str(port), str(self.pids)))
 
@@ -140,7 +141,6 @@ def test_what_ignores_sigterm_is_killed_with_all_its_children(
     engine: FakeEngine, tmp_path: Path, mode: str
 ) -> None:
     launch = engine.launch(EngineSettings(name="fake", model=mode), port=0)
-    assert launch is not None
     with EngineProcess(launch, tmp_path / "log", grace_s=0.3):
         while not engine.pids.exists():
             time.sleep(0.02)
@@ -173,7 +173,6 @@ def test_a_kill_9_of_benchx_leaves_no_process_of_the_engine(
 
 def test_a_killed_warden_takes_the_engine_with_it(engine: FakeEngine, tmp_path: Path) -> None:
     launch = engine.launch(EngineSettings(name="fake", model="good"), port=0)
-    assert launch is not None
     with EngineProcess(launch, tmp_path / "log") as process:
         while not engine.pids.exists():
             time.sleep(0.02)

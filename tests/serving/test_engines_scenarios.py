@@ -38,7 +38,6 @@ def settings(name: str) -> EngineSettings:
 def command(name: str) -> tuple[str, ...]:
     found = settings(name)
     launch = ENGINES.get(found.name).launch(found, port=8000)
-    assert launch is not None
     return launch.command
 
 
@@ -53,12 +52,10 @@ def test_every_point_gives_a_command_line_an_endpoint_and_a_known_workload(name:
         plain = settings_of(part)
         found = engine_settings(plain, point)
         engine = ENGINES.get(found.name)
-        engine.launch(found, port=8000)
         assert engine.endpoint(found, port=8000).model
-        as_stored = json.loads(json.dumps(plain))
-        assert engine.launch(engine_settings(as_stored, point), port=8000) == engine.launch(
-            found, port=8000
-        )
+        as_stored = engine_settings(json.loads(json.dumps(plain)), point)
+        if engine.starts:
+            assert engine.launch(as_stored, port=8000) == engine.launch(found, port=8000)
         WorkloadSettings.from_json(workload_settings(plain, point))
 
 

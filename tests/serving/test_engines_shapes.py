@@ -56,6 +56,5 @@ def test_vllm_is_prepared_with_the_folder_of_the_shape(
 def test_vllm_serve_gets_its_model_first_and_as_no_flag() -> None:
     settings = EngineSettings(name="vllm", model="m", python=("vllm", "serve"))
     launch = ENGINES.get("vllm").launch(settings, port=1)
-    assert launch is not None
     assert launch.command[:3] == ("vllm", "serve", "m")
     assert "--model" not in launch.command

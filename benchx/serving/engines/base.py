@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from benchx.core.outcome import Outcome
+from benchx.core.outcome import Outcome, Unavailable
 from benchx.core.registry import Registry
 from benchx.serving.engines.process import Launch
 from benchx.serving.request import Api, Endpoint
@@ -15,25 +15,6 @@ UsageRule = Literal["always", "on_request", "never"]
 
 ArgValue = str | int | float | bool | list[Any] | tuple[Any, ...] | dict[str, Any]
 """Value of a passed-through flag: `true` is the bare flag, a list several words, a mapping JSON."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Missing:
-    """Why an engine can't run here.
-
-    Attributes:
-        outcome: SKIPPED when the machine lacks something, UNSUPPORTED when the engine can't do
-            what the settings ask for.
-        reason: One sentence.
-        install: The command that would help, if one would.
-    """
-
-    outcome: Literal[Outcome.SKIPPED, Outcome.UNSUPPORTED]
-    reason: str
-    install: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.reason}; install: {self.install}" if self.install else self.reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,20 +141,22 @@ class Engine(Protocol):
         name: As in scenarios.
         title: As in `benchx list engines`.
         distributions: Python packages of which one is the engine; empty when it is none.
+        starts: Whether benchx starts it; if not, `launch` is never called.
     """
 
     name: str
     title: str
     distributions: tuple[str, ...]
+    starts: bool
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Why it can't run on this machine with these settings, or None."""
 
     def prepare(self, settings: EngineSettings) -> EngineSettings:
         """Make what must exist before the start (a model built on the spot), and name it."""
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
-        """How to start it; None when there is nothing to start."""
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
+        """How to start it."""
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """Where it will answer."""
@@ -197,5 +180,7 @@ def own_endpoint(settings: EngineSettings, *, port: int) -> Endpoint:
         extra_body=settings.extra_body,
     )
 
+
+NO_MODEL = Unavailable(outcome=Outcome.UNSUPPORTED, reason="the scenario names no engine.model")
 
 ENGINES: Registry[Engine] = Registry("engine", group="benchx.engines")

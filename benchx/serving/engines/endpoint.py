@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchx.core.errors import UsageError
-from benchx.serving.engines.base import ENGINES, Capabilities, EngineSettings, Missing
+from benchx.core.outcome import Unavailable
+from benchx.serving.engines.base import ENGINES, Capabilities, EngineSettings
 from benchx.serving.engines.process import Launch
 from benchx.serving.http_wire import Address
 from benchx.serving.request import Endpoint
@@ -18,8 +19,9 @@ class EndpointEngine:
     name = "endpoint"
     title = "a server that runs already, or a hosted one"
     distributions: tuple[str, ...] = ()
+    starts = False
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Nothing can be missing on this machine; a missing key is found when it is needed."""
         return None
 
@@ -27,9 +29,9 @@ class EndpointEngine:
         """Nothing to make."""
         return settings
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
-        """Nothing to start."""
-        return None
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
+        """Refused: there is nothing to start."""
+        raise UsageError("engine endpoint: benchx starts nothing, the server runs already")
 
     def endpoint(self, settings: EngineSettings, *, port: int) -> Endpoint:
         """The address as given; raises UsageError when it or the model's name is missing."""

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from benchx.core.outcome import Outcome
+from benchx.core.outcome import Outcome, Unavailable
 from benchx.serving.engines.base import (
     ENGINES,
+    NO_MODEL,
     ArgValue,
     Capabilities,
     EngineSettings,
-    Missing,
     own_endpoint,
 )
 from benchx.serving.engines.flags import command_line
@@ -51,11 +51,12 @@ class LlamacppEngine:
     name = "llamacpp"
     title = "llama.cpp's server, native or in Python"
     distributions: tuple[str, ...] = ("llama-cpp-python",)
+    starts = True
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Needs either server and a GGUF file."""
         if settings.model is None:
-            return Missing(outcome=Outcome.UNSUPPORTED, reason="the scenario names no engine.model")
+            return NO_MODEL
         if refused := untranslatable(settings, *_NO_FLAG):
             return refused
         if settings.python:
@@ -65,13 +66,13 @@ class LlamacppEngine:
         if there:
             return None
         reason = "no llama.cpp server was found"
-        return Missing(outcome=Outcome.SKIPPED, reason=reason, install=INSTALL)
+        return Unavailable(outcome=Outcome.SKIPPED, reason=reason, install=INSTALL)
 
     def prepare(self, settings: EngineSettings) -> EngineSettings:
         """Nothing to make."""
         return settings
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
         """Flags differ between the two servers."""
         native = self._is_native(settings)
         typed = _native_flags(settings) if native else _python_flags(settings)

