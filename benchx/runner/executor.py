@@ -30,7 +30,7 @@ class Worker(Protocol):
     """A launch that is under way."""
 
     def next(self, timeout_s: float) -> Event | Exited | None:
-        """The next event; `Exited` once there is no more; None when nothing came in time."""
+        """The next event (`Sources` first); `Exited` at the end; None when nothing came in time."""
 
     def kill(self) -> None:
         """End it and everything it started; harmless when it is gone already."""
