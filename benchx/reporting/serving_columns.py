@@ -143,7 +143,11 @@ _FIGURES = (
     ),
     _column(
         "slo_rate", "most req/s in SLO", metric.SLO_RATE.id, keep=120,
-        legend="highest rate tried within the SLO",
+        legend="highest rate tried within the SLO that the server keeps up with",
+    ),
+    _column(
+        "slo_session_rate", "most sessions/s in SLO", metric.SLO_SESSION_RATE.id, keep=120,
+        legend="highest rate of sessions tried within the SLO that the server keeps up with",
     ),
     FigureColumn(
         column=Column(
