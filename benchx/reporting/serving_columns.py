@@ -43,6 +43,7 @@ DROP_FIRST = (
     "output_per_gpu",
     "errors",
     "slo_rate",
+    "slo_session_rate",
     "slo_concurrency",
 )
 """Keys of the columns that a narrow terminal may drop, in that order; the others always stay."""
@@ -237,7 +238,13 @@ FIGURES = (
         key="slo_rate",
         heading="most req/s in SLO",
         source=metric.SLO_RATE.id,
-        legend="highest rate tried within the SLO",
+        legend="highest rate tried within the SLO that the server keeps up with",
+    ),
+    _figure(
+        key="slo_session_rate",
+        heading="most sessions/s in SLO",
+        source=metric.SLO_SESSION_RATE.id,
+        legend="highest rate of sessions tried within the SLO that the server keeps up with",
     ),
     _figure(
         key="errors",

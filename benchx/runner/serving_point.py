@@ -259,7 +259,8 @@ class ServingPoint:
             **client_figures(made.loaded.reports),
         }
         wall_s = figures.values[metric.DURATION.id]
-        end_s = data_end_s(self.settings, self.point, made.plan, wall_s)
+        is_whole = made.loaded.stopped is None  # else they did not end, the load was stopped
+        end_s = data_end_s(self.settings, self.point, made.plan, wall_s) if is_whole else None
         streams = len(chains_of(made.workload.requests))
         notes = tuple(loop_notes(made, followed, streams, end_s))
         details = {

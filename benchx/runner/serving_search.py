@@ -115,4 +115,7 @@ def _told(found: Found) -> Iterator[str]:
     elif found.failing is not None:
         yield f"the lowest load that was tried and does not meet the SLO: {found.failing:g}"
     if not found.complete:
-        yield "the search ended early: its tries ran out, or the spending limit was reached"
+        yield (
+            "the search ended early: its tries ran out, the spending limit was reached, or a load "
+            "can't be judged"
+        )

@@ -194,7 +194,7 @@ class WorkloadSection(Settings):
     """What is sent; see `benchx.serving.workloads.base.WorkloadSettings`.
 
     Attributes:
-        requests_per_stream: Requests for each concurrent stream, in the place of `requests`, so
+        requests_per_stream: Requests for each concurrent stream instead of `requests`, so
             that every point of a sweep over concurrencies runs about equally long.
         path: File with the data; relative to the folder in which benchx is run.
     """
@@ -284,7 +284,7 @@ class SloSection(Settings):
 
 
 class SearchSection(Settings):
-    """The highest load that meets the objective is searched for, in the place of a sweep over it.
+    """The highest load that meets the objective is searched for instead of a sweep over it.
 
     Attributes:
         axis: What is searched. Each load of a rate lasts `load.duration`; it passes if the server

@@ -310,6 +310,14 @@ def test_data_that_end_before_the_duration_are_told(measure: Measure) -> None:
     assert any("of load.duration 60 s" in note for note in record.timing.notes)
 
 
+def test_data_of_a_load_that_was_stopped_did_not_end(measure: Measure) -> None:
+    with answering(200, answer) as url:
+        (record,) = measure(url, how="duration: 60s, spend_limit_usd: 4.0, warmup: false")
+    assert record.timing is not None
+    assert "spending limit" in record.timing.stop
+    assert not any("load.duration" in note for note in record.timing.notes)
+
+
 def test_a_server_that_is_not_there_fails_all_points_and_hangs_none(measure: Measure) -> None:
     records = measure("http://127.0.0.1:9/v1", axes="concurrency: [1, 2]")
     assert len(records) == 2

@@ -389,3 +389,14 @@ def test_every_value_belongs_to_a_registered_metric(gaps: list[float]) -> None:
     found = load_figures([made(tuple(stamps), usage=usage)], slo=Slo(e2e_ms=1.0), gpus=1)
     for name in (*found.values, *found.samples):
         assert parse_column(name) is not None, name
+
+
+def test_what_was_due_and_never_sent_is_an_error_and_a_miss_of_the_slo() -> None:
+    sent = [made(), made()]
+    found = load_figures(sent, slo=Slo(ttft_ms=1e9), overdue=6).values
+    assert found["error_rate"] == pytest.approx(6 / 8)
+    assert found["goodput_share"] == pytest.approx(2 / 8)
+    assert found["overdue_requests"] == 6
+    closed = load_figures(sent, slo=Slo(ttft_ms=1e9)).values
+    assert closed["error_rate"] == 0
+    assert "overdue_requests" not in closed
