@@ -297,3 +297,15 @@ def test_amd_metrics_that_are_not_available_become_none() -> None:
 
 def test_pci_addresses_are_written_as_the_management_libraries_do() -> None:
     assert pci_address(0, 0x1B, 0) == "0000:1b:00.0"
+
+
+def test_readings_belong_to_what_ran_when_they_were_taken(cpu: Device) -> None:
+    """Of too few of its own, a summary is that of all, and says so."""
+    telemetry = Telemetry(cpu, source=Scripted())
+    hot = Reading(throttle=frozenset({"hw_slowdown"}))
+    telemetry._readings = [hot] * 10 + [Reading(throttle=frozenset())] * 9
+    telemetry._owners = ["a"] * 10 + ["b"] * 9
+    assert (telemetry.of("a")["hw_throttled_share"], telemetry.of("a")["readings"]) == (1.0, 10)
+    assert telemetry.of("a")["readings_of"] == "own"
+    assert telemetry.of("b")["hw_throttled_share"] == pytest.approx(10 / 19)
+    assert telemetry.of("b")["readings_of"] == "all"
