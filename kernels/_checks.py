@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from benchx_kernels._arguments import check_kind, number
 from benchx_kernels._forms import Described, form_or_none
 from benchx_kernels.device.gates import CODES
 from benchx_kernels.gate import Gate
@@ -43,6 +44,12 @@ def _check_widths(key_dim: int, value_dim: int) -> None:
     require(value_dim in _WIDTHS, f"V is {value_dim}; this kernel has {_WIDTHS}")
 
 
+def check_blocks(block_v: int, *widths: int) -> None:
+    """Raise ValueError where blocks of columns would leave a rest that nobody computes."""
+    for width in widths:
+        require(width % block_v == 0, f"block_v is {block_v}; it does not divide {width} columns")
+
+
 class GateForm(NamedTuple):
     """A gate by the forms of its tensors; attributes as in `Gate`."""
 
@@ -55,8 +62,15 @@ class GateForm(NamedTuple):
     @classmethod
     def of(cls, gate: Gate) -> GateForm:
         """The forms of a gate's tensors."""
+        if type(gate) is not Gate:  # asked here: in a decode step calls would take longer
+            check_kind("gate", gate, Gate)
+        if type(gate.kind) is not str:
+            check_kind("the gate's kind", gate.kind, str)
+        lower_bound = gate.lower_bound
+        if type(lower_bound) is not float:
+            lower_bound = number("lower_bound", lower_bound)
         g, a_log, dt_bias = (form_or_none(x) for x in (gate.g, gate.a_log, gate.dt_bias))
-        return cls(gate.kind, g, a_log, dt_bias, gate.lower_bound)
+        return cls(gate.kind, g, a_log, dt_bias, lower_bound)
 
 
 def _check_learned(gate: GateForm, heads: int, key_dim: int, like: Described) -> None:
@@ -149,6 +163,7 @@ def check_decode(
     check_tensor("beta", beta, (batch, tokens, heads), q, _FLOATS)
     _check_learned(gate, heads, key_dim, q)
     inner = (value_dim, key_dim) if v_first else (key_dim, value_dim)
+    require(state.dim() == 4, f"state has {state.dim()} dimensions; expected 4")
     pool = batch if slots is None else state.shape[0]
     require(pool > 0 or batch == 0, f"the pool of states is empty; {batch} sequences need slots")
     check_tensor("state", state, (pool, heads, *inner), q, (torch.float32, torch.bfloat16))

@@ -8,6 +8,8 @@ from functools import cache
 
 import torch
 
+from benchx_kernels._arguments import check_power, check_range
+
 _CHUNK = 32
 _FEWEST_STEPS = 8
 _MOST_SEGMENTS = 32
@@ -46,6 +48,15 @@ class PrefillConfig:
     stages: int
     prefix_stages: int
     segment_chunks: int = 0
+
+    def __post_init__(self) -> None:
+        check_power(self, 16, 128, "chunk")
+        check_power(self, 16, 256, "block_v")
+        check_power(self, 1, 32, "intra_warps", "warps")
+        check_range(self, 1, 16, "stages", "prefix_stages")
+        check_range(self, 0, 2**31 - 1, "segment_chunks")
+        if self.intra_registers is not None:
+            check_range(self, 16, 255, "intra_registers")
 
 
 @cache
@@ -139,6 +150,10 @@ class DecodeConfig:
 
     block_v: int
     warps: int
+
+    def __post_init__(self) -> None:
+        check_power(self, 1, 256, "block_v")
+        check_power(self, 1, 32, "warps")
 
 
 def decode_config() -> DecodeConfig:

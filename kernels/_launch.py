@@ -23,16 +23,18 @@ class Launcher:
         self._kernel = kernel
         self._constants = dict(constants)
         self._options = dict(options)
-        self._compiled: Any = None
-        self._values: tuple[Any, ...] = ()
+        # One tuple, assigned at once: another thread must not see one half without the other.
+        self._compiled: tuple[Any, tuple[Any, ...]] | None = None
 
     def __call__(self, grid: tuple[int, int, int], *arguments: object) -> None:
         """Launch on the current stream; `arguments` are all others, in the kernel's order."""
-        if self._compiled is not None:
-            self._compiled[grid](*arguments, *self._values)
+        known = self._compiled
+        if known is not None:
+            compiled, values = known
+            compiled[grid](*arguments, *values)
             return
         # The interpreter has nothing to compile, returns None, and so is asked every time.
-        self._compiled = self._kernel[grid](*arguments, **self._constants, **self._options)
-        if self._compiled is not None:
+        compiled = self._kernel[grid](*arguments, **self._constants, **self._options)
+        if compiled is not None:
             names = self._kernel.arg_names[len(arguments) :]
-            self._values = tuple(self._constants[name] for name in names)
+            self._compiled = compiled, tuple(self._constants[name] for name in names)

@@ -9,10 +9,12 @@ from typing import Literal
 import torch
 import triton
 
+from benchx_kernels._arguments import check_power, check_range, check_word
 from benchx_kernels._configs import processors
 
 DecodeKernel = Literal["portable", "hopper"]
 PrefillKernel = Literal["portable", "hopper"]
+_KERNELS = ("portable", "hopper")
 MOST_SPLITS = 128
 HEADS_TOGETHER = 16
 _GLUON_SINCE = (3, 6)
@@ -47,6 +49,14 @@ class MlaDecodeConfig:
     resident: int = 1
     splits: int = 0
 
+    def __post_init__(self) -> None:
+        check_word(self, "kernel", _KERNELS)
+        check_power(self, 16, 256, "block_m", "block_n")
+        check_power(self, 1, 32, "warps")
+        check_range(self, 1, 16, "stages")
+        check_range(self, 1, 32, "resident")
+        check_range(self, 0, MOST_SPLITS, "splits")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MlaPrefillConfig:
@@ -68,6 +78,13 @@ class MlaPrefillConfig:
     warps: int = 8
     stages: int = 2
     heads_together: int = 0
+
+    def __post_init__(self) -> None:
+        check_word(self, "kernel", _KERNELS)
+        check_power(self, 16, 256, "block_m", "block_n")
+        check_power(self, 1, 32, "warps")
+        check_range(self, 1, 16, "stages")
+        check_range(self, 0, 2**31 - 1, "heads_together")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchx_kernels._checks import GateForm, check_prefill, check_states, require
+from benchx_kernels._checks import GateForm, check_blocks, check_prefill, check_states, require
 from benchx_kernels._configs import (
     LOCAL_REGISTERS,
     PREFIX_BLOCK_V,
@@ -117,6 +117,8 @@ def plan(
         cut[2] == 1 or key_dim <= WIDEST_SEGMENTED,
         f"segments with K of {key_dim}: a transition does not fit shared memory",
     )
+    # A pass over segments takes the transition's K columns as well.
+    check_blocks(config.block_v, value_dim, *((key_dim,) if cut[2] > 1 else ()))
     require(programs <= _MOST_Z, f"{batch.sequences} sequences in {cut[2]} segments: too many")
     walk = {
         "CHUNK": config.chunk, "K": key_dim, "V": value_dim, "BLOCK_V": config.block_v,

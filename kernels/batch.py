@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 
 import torch
+
+from benchx_kernels._arguments import check_kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +26,11 @@ class Batch:
     cu_seqlens: torch.Tensor
     lengths: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        check_kind("cu_seqlens", self.cu_seqlens, torch.Tensor)
+        check_kind("lengths", self.lengths, tuple)
+        _whole_lengths(self.lengths)
+
     @cached_property
     def tokens(self) -> int:
         """Tokens of all sequences together."""
@@ -35,10 +44,9 @@ class Batch:
     @classmethod
     def from_lengths(cls, lengths: Sequence[int], device: torch.device | str) -> Batch:
         """A batch from the lengths; raises ValueError for one that is negative or not whole."""
-        if any(length < 0 or length != int(length) for length in lengths):
-            raise ValueError(f"sequence lengths are {tuple(lengths)}; expected whole, from 0")
-        bounds = torch.tensor([0, *lengths], dtype=torch.int64).cumsum(0)
-        return cls(bounds.to(device), tuple(int(length) for length in lengths))
+        whole = _whole_lengths(lengths)
+        bounds = torch.tensor([0, *whole], dtype=torch.int64).cumsum(0)
+        return cls(bounds.to(device), whole)
 
     @classmethod
     def from_cu_seqlens(cls, cu_seqlens: torch.Tensor, tokens: int) -> Batch:
@@ -48,7 +56,9 @@ class Batch:
             ValueError: Boundaries that are not integers [N + 1], do not start at 0, decrease, or
                 do not end at `tokens`.
         """
-        if cu_seqlens.dim() != 1 or cu_seqlens.numel() < 1 or cu_seqlens.is_floating_point():
+        check_kind("cu_seqlens", cu_seqlens, torch.Tensor)
+        integers = cu_seqlens.dtype in (torch.int32, torch.int64)
+        if cu_seqlens.dim() != 1 or cu_seqlens.numel() < 1 or not integers:
             shape = f"{cu_seqlens.dtype} {tuple(cu_seqlens.shape)}"
             raise ValueError(f"cu_seqlens is {shape}; expected integers [N + 1]")
         bounds = cu_seqlens.tolist()
@@ -61,3 +71,13 @@ class Batch:
             raise ValueError(f"cu_seqlens decreases: {bounds}")
         # Contiguous: kernels read it as such, and a slice of something longer is not.
         return cls(cu_seqlens.to(torch.int64).contiguous(), lengths)
+
+
+def _whole_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
+    """The lengths as ints; ValueError where they are none, or not on the host."""
+    if isinstance(lengths, str | torch.Tensor) or not isinstance(lengths, Iterable):
+        raise ValueError(f"lengths are {lengths!r:.40}; expected a sequence of numbers")
+    whole = tuple(lengths)
+    if any(not isinstance(x, Real) or not math.isfinite(x) or x < 0 or x % 1 for x in whole):
+        raise ValueError(f"sequence lengths are {whole}; expected whole, from 0")
+    return tuple(int(length) for length in whole)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from benchx_kernels._arguments import check_current, check_flag, check_kind, number
 from benchx_kernels._checks import GateForm
 from benchx_kernels._configs import PrefillConfig
 from benchx_kernels._forms import form_of, form_or_none
@@ -31,6 +32,9 @@ class States:
     initial: torch.Tensor | None = None
     final: torch.Tensor | None = None
     v_first: bool = True
+
+    def __post_init__(self) -> None:
+        check_flag("v_first", self.v_first)
 
 
 def chunk_prefill(
@@ -63,12 +67,20 @@ def chunk_prefill(
     Raises:
         ValueError: Before any launch, for shapes, dtypes, devices or strides that do not fit.
     """
-    states = states or States()
+    scale = number("scale", scale)
+    check_kind("batch", batch, Batch)
+    check_flag("qk_l2norm", qk_l2norm)
+    states = States() if states is None else states
+    check_kind("states", states, States)
+    if config is not None:
+        check_kind("config", config, PrefillConfig)
+    gate_form = GateForm.of(gate)
     found = plan(
-        form_of(q), form_of(k), form_of(v), form_or_none(beta), GateForm.of(gate),
+        form_of(q), form_of(k), form_of(v), form_or_none(beta), gate_form,
         BatchForm.of(batch), form_or_none(states.initial), form_or_none(states.final),
         v_first=states.v_first, l2_norm=qk_l2norm, config=config,
     )  # fmt: skip
+    check_current(q.device)
     o = torch.empty_like(v)
     if not batch.lengths or v.shape[1] == 0:
         return o
@@ -77,7 +89,7 @@ def chunk_prefill(
     slots, heads, _, _ = found.cut
     found.intra(
         found.intra_grid, q, k, gate.g, beta, gate.a_log, gate.dt_bias, batch.cu_seqlens,
-        work, decay, float(scale), float(gate.lower_bound), len(batch.lengths), slots, heads,
+        work, decay, scale, gate_form.lower_bound, len(batch.lengths), slots, heads,
     )  # fmt: skip
     starts = _segment_starts(found, work, decay, v, states, batch)
     found.scan(

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import torch
 
-from benchx_kernels._checks import GateForm, check_decode
+from benchx_kernels._arguments import check_current, check_flag, check_kind, number
+from benchx_kernels._checks import GateForm, check_blocks, check_decode
 from benchx_kernels._configs import DecodeConfig, decode_config
 from benchx_kernels._forms import PLANS, Form, form_of, form_or_none
 from benchx_kernels._launch import Launcher
@@ -51,11 +52,20 @@ def kda_decode(
     Raises:
         ValueError: Before the launch, for shapes, dtypes, devices or strides that do not fit.
     """
+    # Asked here: in a decode step a call of each check would take longer than its answer.
+    if type(scale) is not float:
+        scale = number("scale", scale)
+    if type(state_v_first) is not bool or type(qk_l2norm) is not bool:
+        check_flag("state_v_first", state_v_first)
+        check_flag("qk_l2norm", qk_l2norm)
+    if config is not None:
+        check_kind("config", config, DecodeConfig)
     gate_form = GateForm.of(gate)
     step = _plan(
         form_of(q), form_of(k), form_of(v), form_of(beta), form_of(state), gate_form,
         form_or_none(slots), v_first=state_v_first, l2_norm=qk_l2norm, config=config,
     )  # fmt: skip
+    check_current(q.device)
     o = torch.empty_like(v)
     if o.numel() == 0:
         return o
@@ -63,7 +73,7 @@ def kda_decode(
     step.launch(
         (value_dim // step.block_v, heads, batch),
         q, k, v, gate.g, beta, gate.a_log, gate.dt_bias, state, slots, o,
-        float(scale), float(gate.lower_bound), heads,
+        scale, gate_form.lower_bound, heads,
     )  # fmt: skip
     return o
 
@@ -91,6 +101,7 @@ def _plan(
 ) -> _Plan:
     check_decode(q, k, v, beta, state, gate, slots, v_first=v_first)
     config = config or decode_config()
+    check_blocks(config.block_v, v.shape[3])
     constants = {
         "TOKENS": q.shape[1], "K": q.shape[3], "V": v.shape[3], "BLOCK_V": config.block_v,
         "GATE": gates.CODES[gate.kind], "L2_NORM": l2_norm, "V_FIRST": v_first,

@@ -8,12 +8,12 @@ from functools import lru_cache, partial
 
 import torch
 
+from benchx_kernels._arguments import check_current, check_kind, check_whole, number
 from benchx_kernels._checks import require
 from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
 from benchx_kernels._mla_checks import check_decode
 from benchx_kernels._mla_configs import (
-    MOST_SPLITS,
     MlaDecodeConfig,
     Splitting,
     decode_config,
@@ -57,9 +57,19 @@ def mla_decode(
     Raises:
         ValueError: Before any launch, for shapes, dtypes, devices or strides that do not fit.
     """
+    # Asked here: in a decode step a call of each check would take longer than its answer.
+    if type(scale) is not float:
+        scale = number("scale", scale)
+    if type(kv_lora) is not int:
+        check_whole("kv_lora", kv_lora)
+    if longest is not None and (type(longest) is not int or longest < 0):
+        check_whole("longest", longest)
+    if config is not None:
+        check_kind("config", config, MlaDecodeConfig)
     plan = _plan(
         form_of(q), form_of(kv_cache), form_of(block_table), form_of(seqlens), kv_lora, config
     )
+    check_current(q.device)
     splits = plan.splits(longest)
     batch, tokens, heads, _ = q.shape
     o = q.new_empty(batch, tokens, heads, kv_lora)
@@ -125,10 +135,6 @@ def _plan(
     config = config or decode_config(q.device, rows, hopper=hopper is None)
     if config.kernel != "portable":
         require(hopper is None, f"no Hopper kernel here: {hopper}")
-    require(
-        0 <= config.splits <= MOST_SPLITS,
-        f"splits are {config.splits}; expected 0 to {MOST_SPLITS}",
-    )
     shape = {"TOKENS": tokens, "LATENT": kv_lora, "ROPE": width - kv_lora, "PAGE": page_size}
     whole, split = (_launcher(config, {**shape, "SPLIT": several}) for several in (False, True))
     return _Plan(

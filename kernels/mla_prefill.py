@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 
 import torch
 
+from benchx_kernels._arguments import check_current, check_kind, number
 from benchx_kernels._checks import require
 from benchx_kernels._forms import PLANS, Form, form_of
 from benchx_kernels._launch import Launcher
@@ -50,9 +51,15 @@ def mla_prefill(
     Raises:
         ValueError: Before the launch, for shapes, dtypes, devices or strides that do not fit.
     """
+    check_kind("queries", queries, Batch)
+    check_kind("keys", keys, Batch)
+    scale = number("scale", scale)
+    if config is not None:
+        check_kind("config", config, MlaPrefillConfig)
     longest = keys.longest
     forms = (form_of(q), form_of(k), form_of(v))
     plan = _plan(*forms, _packed(queries), _packed(keys), longest=longest, config=config)
+    check_current(q.device)
     o = q.new_empty(*q.shape[:2], v.shape[2])
     if o.numel() == 0:
         return o

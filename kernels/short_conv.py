@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ._arguments import check_current, check_kind
+
 _BLOCK_TOKENS, _BLOCK_CHANNELS = 32, 128
 
 
@@ -32,6 +34,8 @@ def short_conv(x: Tensor, taps: Tensor, window: Tensor) -> Tensor:
 
 
 def _check(x: Tensor, taps: Tensor, window: Tensor) -> None:
+    for name, value in (("x", x), ("taps", taps), ("window", window)):
+        check_kind(name, value, Tensor)
     shapes = f"x is {tuple(x.shape)}, taps {tuple(taps.shape)}, window {tuple(window.shape)}"
     if x.dim() != 3 or taps.dim() != 2 or taps.shape[1] < 1 or taps.shape[0] != x.shape[2]:
         raise ValueError(f"{shapes}; expected [B, S, channels] and [channels, width]")
@@ -66,6 +70,7 @@ def _fused(x: Tensor, taps: Tensor, window: Tensor) -> Tensor:
 
     from .device import short_conv as device
 
+    check_current(x.device)
     if not (taps.is_contiguous() and _rows_follow(x) and _rows_follow(window)):
         strides = f"{x.stride()}, {taps.stride()}, {window.stride()}"
         raise ValueError(f"strides are {strides}; expected rows that follow each other")

@@ -28,21 +28,33 @@ def checkpoint(config: Config) -> dict[str, str]:
     return {"routed_experts": name, "others": name}
 
 
+_STRETCHING = ("linear", "dynamic")
+"""Kinds of rope scaling whose config names the length before it is stretched."""
+
+_NAMING = ("llama3", "longrope", "su", "mrope")
+"""Kinds whose config names the longest context itself."""
+
+
 def longest_context(config: Config) -> int:
     """Longest sequence that the model is published for, in tokens.
 
-    YaRN (arXiv 2309.00071) stretches the length that it was trained at by a factor; some configs
-    name the result, others what it was before.
+    Three kinds of rope scaling stretch the length that it was trained at by a factor, as vLLM
+    derives its longest context too: YaRN (arXiv 2309.00071), `linear` and `dynamic`. Where a config
+    says what that length was, the one it names may be the result already. Other kinds name the
+    result (llama3, longrope), or are unknown here: then `omitted` says so.
     """
     named = config.optional_size("max_position_embeddings")
     named = named or config.optional_size("model_max_length")
     if not named:
         return config.size("max_position_embeddings", "model_max_length")
     scaling = _rope_scaling(config)
-    if scaling is None or _rope_type(scaling) != "yarn":
+    kind = None if scaling is None else _rope_type(scaling)
+    if scaling is None or kind not in ("yarn", *_STRETCHING):
         return named
     trained = scaling.optional_size("original_max_position_embeddings")
-    return named if trained is None else max(named, round(trained * scaling.number("factor", 1.0)))
+    if trained is None:
+        trained = named if kind in _STRETCHING else 0
+    return max(named, round(trained * scaling.number("factor", 1.0)))
 
 
 def omitted(config: Config) -> tuple[str, ...]:
@@ -59,6 +71,10 @@ def omitted(config: Config) -> tuple[str, ...]:
         (
             kind not in (None, "default"),
             f"rope scaling ({kind}), which changes positions but no size",
+        ),
+        (
+            kind not in (None, "default", "yarn", *_STRETCHING, *_NAMING),
+            f"what rope scaling of the unknown kind {kind} makes of the longest context",
         ),
         (
             method not in known,

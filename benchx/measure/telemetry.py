@@ -19,6 +19,9 @@ HW_THROTTLE = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_s
 _NOTED = frozenset({"sw_power_cap", "sw_thermal_slowdown"})
 """Limits that are part of how a card runs under load: a note, not a mark."""
 
+FEWEST_READINGS = 10
+"""So many make a summary of one backend's own; a share of fewer would jump by more than 10 %."""
+
 _CUT_SHORT = "reading stopped with an error, which is in the log"
 
 _SOURCES: dict[str, Callable[[Device], Source]] = {
@@ -45,17 +48,35 @@ class Telemetry:
             except TelemetryLost as lost:
                 self._absent = str(lost)
         self._readings: list[Reading] = []
+        self._owners: list[str | None] = []  # of the readings, one each
+        self._owner: str | None = None
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin a new series of readings (a running one is stopped and dropped)."""
         self._join()
-        self._readings = []
+        self._readings, self._owners, self._owner = [], [], None
         self._done.clear()
         if self._source is not None:
             self._thread = threading.Thread(target=self._sample, name="telemetry", daemon=True)
             self._thread.start()
+
+    def mark(self, owner: str) -> None:
+        """What runs from now on is `owner`'s; see `of`."""
+        self._owner = owner
+
+    def of(self, owner: str) -> dict[str, Any]:
+        """`stop` again, of the readings taken while `owner` ran, after the series has ended.
+
+        Where they are fewer than `FEWEST_READINGS`, of all of them. `readings_of` says which:
+        "own" or "all".
+        """
+        pairs = zip(self._owners, self._readings, strict=True)
+        own = [reading for whose, reading in pairs if whose == owner]
+        enough = len(own) >= FEWEST_READINGS
+        readings = own if enough else self._readings
+        return self._summary(readings) | {"readings_of": "own" if enough else "all"}
 
     def stop(self) -> dict[str, Any]:
         """End the series and summarise it, as plain data.
@@ -68,8 +89,11 @@ class Telemetry:
         read is None, never 0 or False.
         """
         self._join()
+        return self._summary(self._readings)
+
+    def _summary(self, readings: Sequence[Reading]) -> dict[str, Any]:
         source = self._source.name if self._source is not None else "none"
-        return summarise(self._readings, source=source, absent=self._absent)
+        return summarise(readings, source=source, absent=self._absent)
 
     def _join(self) -> None:
         self._done.set()
@@ -82,12 +106,17 @@ class Telemetry:
         self._absent = _CUT_SHORT  # what else may go wrong in a library ends the thread
         try:
             self._source.begin()
-            self._readings.append(self._source.read())
+            self._take(self._source)
             while not self._done.wait(self._source.interval_s):
-                self._readings.append(self._source.read())
+                self._take(self._source)
             self._absent = None
         except TelemetryLost as lost:
             self._absent = str(lost)
+
+    def _take(self, source: Source) -> None:
+        owner = self._owner  # as it was when the reading began
+        self._readings.append(source.read())
+        self._owners.append(owner)
 
 
 def card_settings(device: Device) -> dict[str, Any]:

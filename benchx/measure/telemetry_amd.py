@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from benchx.core.device import Device
@@ -31,6 +32,7 @@ class AmdSmiSource:
         if not found:
             raise TelemetryLost(f"amdsmi lists no GPU at {address}")
         self._handle = found[0]
+        self._tells_violations = hasattr(amdsmi, "amdsmi_get_violation_status")
 
     def begin(self) -> None:
         """See `Source.begin`; each reading stands for itself."""
@@ -41,14 +43,44 @@ class AmdSmiSource:
             metrics = self._smi.amdsmi_get_gpu_metrics_info(self._handle)
         except self._smi.AmdSmiException as error:
             raise TelemetryLost(f"amdsmi: {_one_line(error)}") from error
-        return amd_reading(metrics)
+        return amd_reading(metrics, self._violations())
+
+    def _violations(self) -> Mapping[str, Any] | None:
+        """None from the first refusal on: cards before MI300, and older libraries, have none."""
+        if not self._tells_violations:
+            return None
+        try:
+            return dict(self._smi.amdsmi_get_violation_status(self._handle))
+        except self._smi.AmdSmiException:
+            self._tells_violations = False
+            return None
 
 
-def amd_reading(metrics: dict[str, Any]) -> Reading:
-    """A reading from the dict of `amdsmi_get_gpu_metrics_info`; "N/A" becomes None.
+_VIOLATIONS = {
+    "active_prochot_thrm": "hw_slowdown",
+    "active_socket_thrm": "hw_thermal_slowdown",
+    "active_vr_thrm": "hw_thermal_slowdown",
+    "active_hbm_thrm": "hw_thermal_slowdown",
+    "active_ppt_pwr": "sw_power_cap",
+}
+"""States of `amdsmi_get_violation_status` (MI300 and later) in NVML's words."""
 
-    Throttle residencies there are counters since boot, not a present state, so they are left
-    out and `throttle` is None (not told).
+_STATUS_BITS = (
+    (range(8), "sw_power_cap"),
+    (range(16, 24), "current_limit"),
+    (range(32, 46), "sw_thermal_slowdown"),
+    (range(46, 48), "hw_slowdown"),
+)
+"""Groups of `indep_throttle_status` (amdgpu's gpu_metrics since v1.3; MI100, MI200, Radeon): power,
+current, temperature and PROCHOT. Temperature is the firmware's own control of clocks, which PROCHOT
+overrides."""
+
+
+def amd_reading(metrics: Mapping[str, Any], violations: Mapping[str, Any] | None = None) -> Reading:
+    """A reading from the dicts of `amdsmi_get_gpu_metrics_info` and `amdsmi_get_violation_status`.
+
+    "N/A" becomes None. Throttle residencies are counters since boot, not a present state, so they
+    are left out; `throttle` is None where neither dict tells the state.
     """
     return Reading(
         sm_clock_mhz=_first_number(metrics.get("current_gfxclks"), metrics.get("current_gfxclk")),
@@ -58,7 +90,20 @@ def amd_reading(metrics: dict[str, Any]) -> Reading:
         temperature_c=_first_number(
             metrics.get("temperature_hotspot"), metrics.get("temperature_edge")
         ),
+        throttle=_throttle(metrics, violations or {}),
     )
+
+
+def _throttle(metrics: Mapping[str, Any], violations: Mapping[str, Any]) -> frozenset[str] | None:
+    states = [(violations.get(state), word) for state, word in _VIOLATIONS.items()]
+    told = [(state, word) for state, word in states if isinstance(state, int)]
+    if told:
+        return frozenset(word for active, word in told if active)
+    bits = metrics.get("indep_throttle_status")
+    if not isinstance(bits, int):
+        return None
+    groups = ((sum(1 << bit for bit in group), word) for group, word in _STATUS_BITS)
+    return frozenset(word for mask, word in groups if bits & mask)
 
 
 def _first_number(*candidates: object) -> float | None:

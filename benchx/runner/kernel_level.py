@@ -26,6 +26,10 @@ from benchx.runner.subject import Subject, kernel_subject
 if TYPE_CHECKING:
     from benchx.scenario import KernelPart
 
+THROTTLED_SHARE = 0.5
+"""Of a point's readings: from there on the median sample may be one of a throttled device, so the
+point is `throttled` and has no figure; below, it has its figure and the note `throttled`."""
+
 
 class KernelLevel:
     """See `Level`; what a group measures comes from `subject_of`."""
@@ -161,8 +165,9 @@ class _GroupRun:
                 self._succeed(entry, turns, bench)
 
     def _succeed(self, entry: Ready, turns: Turns, bench: Bench) -> None:
-        if turns.telemetry.get("hw_throttled_share") == 1.0:
-            self._fail(_throttled(entry, turns))
+        telemetry = turns.telemetry[entry.point.point_id]
+        if (telemetry.get("hw_throttled_share") or 0.0) >= THROTTLED_SHARE:
+            self._fail(_throttled(entry, telemetry))
             return
         measured = turns.measured[entry.point.point_id]
         values = self._values(entry, measured, bench)
@@ -176,13 +181,13 @@ class _GroupRun:
                 timer=bench.timer.name,
                 cache=self._settings.cache,
                 notes=(
-                    *_notes(entry, turns),
+                    *_notes(entry, telemetry),
                     *self._roofline_notes(values, bench),
                     *bench.place.notes,
                     *self._level.notes_of(entry.point),
                 ),
             ),
-            "telemetry": turns.telemetry,
+            "telemetry": telemetry,
             "provenance": entry.provenance,
         }
         self._session.record(entry.point, Outcome.OK, started_at=self._started_at, details=details)
@@ -205,22 +210,23 @@ class _GroupRun:
         return roofline_notes(values, bench.work, self._session.ceilings)
 
 
-def _throttled(entry: Ready, turns: Turns) -> Failed:
-    """The card protected itself all along: what was timed is not its speed."""
-    reasons = ", ".join(turns.telemetry.get("throttle_reasons") or ())
+def _throttled(entry: Ready, telemetry: Mapping[str, Any]) -> Failed:
+    """The card protected itself most of the time: what was timed is not its speed."""
+    reasons = ", ".join(telemetry.get("throttle_reasons") or ())
+    share = telemetry["hw_throttled_share"]
     return Failed(
         point=entry.point,
         outcome=Outcome.THROTTLED,
-        reason=f"the device throttled itself during all samples ({reasons})",
+        reason=f"the device throttled itself in {share:.0%} of the readings ({reasons})",
         check=entry.check,
         provenance=entry.provenance,
     )
 
 
-def _notes(entry: Ready, turns: Turns) -> tuple[str, ...]:
+def _notes(entry: Ready, telemetry: Mapping[str, Any]) -> tuple[str, ...]:
     found = (
-        (turns.telemetry.get("hw_throttled"), "throttled"),
+        (telemetry.get("hw_throttled"), "throttled"),
         (not entry.warm_up.steady, "unsteady_warm_up"),
     )
     notes = tuple(note for holds, note in found if holds)
-    return (*telemetry_notes(turns.telemetry), *entry.notes, *notes)
+    return (*telemetry_notes(telemetry), *entry.notes, *notes)

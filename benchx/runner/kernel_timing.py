@@ -27,13 +27,13 @@ class Turns:
     Attributes:
         measured: Point id -> samples.
         failed: Points that raised while they were timed.
-        telemetry: Clocks, power, temperature and throttling over all turns, and what the control
-            kernel showed of this launch until then.
+        telemetry: Point id -> clocks, power, temperature and throttling while it ran
+            (`Telemetry.of`), and what the control kernel showed of this launch until then.
     """
 
     measured: dict[str, Measured] = field(default_factory=dict)
     failed: list[Failed] = field(default_factory=list)
-    telemetry: dict[str, Any] = field(default_factory=dict)
+    telemetry: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class AnnouncingTimer:
@@ -82,12 +82,15 @@ def time_in_turns(ready: Sequence[Ready], bench: Bench, session: Session) -> Tur
     telemetry.start()
     try:
         for entries in _rounds(ready, bench):
-            _time_until_done(list(entries), bench, session, turns)
+            _time_until_done(list(entries), bench, session, turns, telemetry.mark)
     finally:
-        turns.telemetry |= telemetry.stop()
+        telemetry.stop()
+        names = [entry.point.point_id for entry in ready]
+        turns.telemetry |= {name: telemetry.of(name) for name in names}
     closing = session.ends_with(ready[0].point)
     if session.poisoned is None and _look(ready, bench, session, closing=closing):
-        turns.telemetry |= session.drift.columns()
+        drift = session.drift.columns()
+        turns.telemetry = {name: found | drift for name, found in turns.telemetry.items()}
     return turns
 
 
@@ -107,13 +110,20 @@ def _rounds(ready: Sequence[Ready], bench: Bench) -> list[Sequence[Ready]]:
     return [ready] if ready else []
 
 
-def _time_until_done(waiting: list[Ready], bench: Bench, session: Session, turns: Turns) -> None:
+def _time_until_done(
+    waiting: list[Ready],
+    bench: Bench,
+    session: Session,
+    turns: Turns,
+    mark: Callable[[str], None],
+) -> None:
+    def begins(entry: Ready) -> None:
+        session.phase("timing", (entry.point,), _batch_limit_s(entry, bench))
+        mark(entry.point.point_id)
+
     while waiting and session.poisoned is None:
-        timer = AnnouncingTimer(
-            bench.timer,
-            {id(entry.calls): entry for entry in waiting},
-            lambda entry: session.phase("timing", (entry.point,), _batch_limit_s(entry, bench)),
-        )
+        entries = {id(entry.calls): entry for entry in waiting}
+        timer = AnnouncingTimer(bench.timer, entries, begins)
         with Guard() as guard:
             turns.measured |= measure_interleaved(
                 {entry.point.point_id: entry.calls for entry in waiting},

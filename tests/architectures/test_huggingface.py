@@ -352,8 +352,32 @@ def test_yarn_stretches_the_context_that_a_config_names(read: Read) -> None:
     named = LLAMA | {"rope_scaling": yarn}
     assert read(named | {"max_position_embeddings": 32768}).max_context == 131072
     assert read(named | {"max_position_embeddings": 131072}).max_context == 131072
-    linear = {"rope_type": "linear", "factor": 4.0}
-    assert read(LLAMA | {"rope_scaling": linear}).max_context == 131072
+    del yarn["original_max_position_embeddings"]
+    assert read(LLAMA | {"rope_scaling": yarn}).max_context == 131072
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic"])
+def test_linear_and_dynamic_scaling_multiply_the_context_that_a_config_names(
+    read: Read, kind: str
+) -> None:
+    scaling: dict[str, Any] = {"type": kind, "factor": 4.0}
+    config = LLAMA | {"rope_scaling": scaling, "max_position_embeddings": 4096}
+    assert read(config).max_context == 16384
+    scaling["original_max_position_embeddings"] = 2048  # then what is named is scaled already
+    assert read(config).max_context == 8192
+
+
+@pytest.mark.parametrize("kind", ["llama3", "longrope", "mrope"])
+def test_other_known_scaling_leaves_the_context_as_named(read: Read, kind: str) -> None:
+    found = read(LLAMA | {"rope_scaling": {"rope_type": kind, "factor": 8.0}})
+    assert found.max_context == 131072
+    assert not any("unknown kind" in text for text in found.omitted)
+
+
+def test_scaling_of_an_unknown_kind_is_said_to_leave_the_context_open(read: Read) -> None:
+    found = read(LLAMA | {"rope_scaling": {"rope_type": "spiral", "factor": 8.0}})
+    assert found.max_context == 131072
+    assert any("unknown kind spiral" in text for text in found.omitted)
 
 
 def test_tied_embeddings_may_be_named_beside_the_text_model(read: Read) -> None:

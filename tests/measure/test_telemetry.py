@@ -12,7 +12,7 @@ import pytest
 
 from benchx.core.device import Device
 from benchx.measure.telemetry import Telemetry, card_settings, summarise, telemetry_notes
-from benchx.measure.telemetry_amd import amd_reading
+from benchx.measure.telemetry_amd import AmdSmiSource, amd_reading
 from benchx.measure.telemetry_cpu import PsutilSource
 from benchx.measure.telemetry_nvidia import NvmlSource, card_id, nvml_reasons
 from benchx.measure.telemetry_reading import Reading, TelemetryLost, pci_address
@@ -187,6 +187,74 @@ def test_of_several_amd_cards_the_one_at_torch_s_address_is_read(
     assert found["throttle_reasons"] is None
 
 
+class FakeAmdSmiOfMi300(FakeAmdSmi):
+    """A library that tells violations, until a card refuses."""
+
+    def __init__(self, violations: dict[str, object] | None) -> None:
+        super().__init__()
+        self.violations, self.asked = violations, 0
+
+    def amdsmi_get_violation_status(self, handle: str) -> dict[str, object]:
+        self.asked += 1
+        if self.violations is None:
+            raise self.AmdSmiException("Error code:\n\t2 | AMDSMI_STATUS_NOT_SUPPORTED")
+        return self.violations
+
+
+@pytest.mark.parametrize(
+    ("violations", "reasons", "hw_throttled"),
+    [
+        ({"active_prochot_thrm": True}, ["hw_slowdown"], True),
+        ({"active_vr_thrm": True, "active_hbm_thrm": "N/A"}, ["hw_thermal_slowdown"], True),
+        ({"active_socket_thrm": True, "active_ppt_pwr": True},
+         ["hw_thermal_slowdown", "sw_power_cap"], True),
+        ({"active_ppt_pwr": True, "acc_prochot_thrm": 7}, ["sw_power_cap"], False),
+        ({"active_prochot_thrm": False, "active_ppt_pwr": False}, [], False),
+        ({"active_prochot_thrm": "N/A"}, None, None),
+    ],
+)  # fmt: skip
+def test_violations_of_an_amd_card_are_reasons_for_lowered_clocks(
+    amd: Device,
+    monkeypatch: pytest.MonkeyPatch,
+    violations: dict[str, object],
+    reasons: list[str] | None,
+    hw_throttled: bool | None,
+) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdSmiOfMi300(violations))
+    telemetry = Telemetry(amd)
+    telemetry.start()
+    found = telemetry.stop()
+    assert (found["throttle_reasons"], found["hw_throttled"]) == (reasons, hw_throttled)
+
+
+def test_an_amd_card_that_tells_no_violations_is_asked_once(
+    amd: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = FakeAmdSmiOfMi300(None)
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    source = AmdSmiSource(amd)
+    assert [source.read().throttle for _ in range(3)] == [None] * 3
+    assert library.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [
+        (0, set()),
+        (1 << 0, {"sw_power_cap"}),
+        (1 << 16, {"current_limit"}),
+        (1 << 34 | 1 << 1, {"sw_thermal_slowdown", "sw_power_cap"}),
+        (1 << 47, {"hw_slowdown"}),
+        ("N/A", None),
+    ],
+)
+def test_the_status_of_an_earlier_amd_card_is_read_by_its_groups_of_bits(
+    bits: object, reasons: set[str] | None
+) -> None:
+    found = amd_reading({"indep_throttle_status": bits}).throttle
+    assert found == reasons
+
+
 def test_an_amd_driver_that_is_not_loaded_is_told_in_one_line(
     amd: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,3 +362,15 @@ def test_a_processor_and_a_card_without_its_library_have_no_settings(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert card_settings(cpu) == card_settings(nvidia) == {}
+
+
+def test_readings_belong_to_what_ran_when_they_were_taken(cpu: Device) -> None:
+    """Of too few of its own, a summary is that of all, and says so."""
+    telemetry = Telemetry(cpu, source=Scripted())
+    hot = Reading(throttle=frozenset({"hw_slowdown"}))
+    telemetry._readings = [hot] * 10 + [Reading(throttle=frozenset())] * 9
+    telemetry._owners = ["a"] * 10 + ["b"] * 9
+    assert (telemetry.of("a")["hw_throttled_share"], telemetry.of("a")["readings"]) == (1.0, 10)
+    assert telemetry.of("a")["readings_of"] == "own"
+    assert telemetry.of("b")["hw_throttled_share"] == pytest.approx(10 / 19)
+    assert telemetry.of("b")["readings_of"] == "all"

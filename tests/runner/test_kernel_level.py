@@ -17,10 +17,13 @@ from benchx.measure.ceilings import Ceilings
 from benchx.measure.control import ControlKernel
 from benchx.measure.device import probe_device
 from benchx.measure.interleave import measure_interleaved
+from benchx.measure.telemetry import _SOURCES
+from benchx.measure.telemetry_reading import Reading
 from benchx.ops.base import OPERATORS
 from benchx.runner.events import Ceilings as CeilingsAgain
 from benchx.runner.events import Event, Phase, Recorded
 from benchx.runner.kernel_level import KernelLevel
+from benchx.runner.kernel_timing import AnnouncingTimer
 from benchx.runner.session import Session
 from benchx.runner.spec import Group, LaunchSpec
 from benchx.runner.worker import work_through
@@ -319,11 +322,13 @@ def test_the_control_kernel_closes_a_launch_while_its_last_points_hold_their_mem
     ("telemetry", "outcome", "notes"),
     [
         ({"hw_throttled": True, "hw_throttled_share": 1.0}, Outcome.THROTTLED, None),
-        ({"hw_throttled": True, "hw_throttled_share": 0.5}, Outcome.OK, "throttled"),
+        ({"hw_throttled": True, "hw_throttled_share": 0.5}, Outcome.THROTTLED, None),
+        ({"hw_throttled": True, "hw_throttled_share": 0.4}, Outcome.OK, "throttled"),
+        ({"hw_throttled": None, "hw_throttled_share": None}, Outcome.OK, None),
         ({"hw_throttled": False, "hw_throttled_share": 0.0}, Outcome.OK, None),
     ],
 )
-def test_a_device_that_throttled_all_along_gives_no_figure_and_one_that_did_at_times_a_note(
+def test_a_device_that_throttled_half_the_time_gives_no_figure_and_one_that_did_less_a_note(
     measure: Measure,
     monkeypatch: pytest.MonkeyPatch,
     telemetry: dict[str, object],
@@ -331,11 +336,45 @@ def test_a_device_that_throttled_all_along_gives_no_figure_and_one_that_did_at_t
     notes: str | None,
 ) -> None:
     base = {"throttle_reasons": ["hw_slowdown"]}
-    monkeypatch.setattr("benchx.runner.kernel_timing.Telemetry.stop", lambda self: base | telemetry)
+    of = "benchx.runner.kernel_timing.Telemetry.of"
+    monkeypatch.setattr(of, lambda self, owner: base | telemetry)
     record = measure("good")["good"]
     assert record.outcome is outcome
     if record.timing is not None:
         assert ("throttled" in record.timing.notes) is (notes is not None)
+
+
+def test_what_throttled_one_backend_is_not_another_s(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readings are those taken while the backend ran, though all take turns."""
+
+    class Card:
+        name, interval_s = "card", 0.0002
+
+        def __init__(self, device: Device) -> None:
+            del device
+
+        def begin(self) -> None:
+            pass
+
+        def read(self) -> Reading:
+            return Reading(throttle=frozenset({"hw_slowdown"} if running[-1] == "good" else ()))
+
+    running = [""]
+    announced = AnnouncingTimer.sample
+
+    def sample(self: AnnouncingTimer, calls: Any, count: int, **rest: Any) -> Any:  # noqa: ANN401
+        entry = self._entries[id(calls)]
+        running.append(entry.point.backend)
+        return announced(self, calls, count, **rest)
+
+    monkeypatch.setattr(AnnouncingTimer, "sample", sample)
+    monkeypatch.setitem(_SOURCES, "cpu", Card)
+    found = measure("good", "other", min_samples=20, max_time_s=0.5, target_error=1e-9)
+    assert found["good"].outcome is Outcome.THROTTLED
+    assert found["other"].outcome is Outcome.OK
+    assert found["other"].telemetry["readings_of"] == "own"
 
 
 @pytest.fixture
