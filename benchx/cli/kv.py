@@ -99,12 +99,11 @@ def kv(
     from benchx.architectures.cache import CacheFormat
     from benchx.architectures.kv_report import kv_report
     from benchx.cli.kv_measured import measured_prefill
+    from benchx.cli.kv_versus import print_versus
 
     _check_chart(chart)
     arch = load_architecture(architecture)
     if versus is not None:
-        from benchx.cli.kv_versus import print_versus
-
         _refuse_others(command_line, "--versus", beside=_OF_VERSUS)
         print_versus(versus, architecture, chart, as_json=as_json)
         return
@@ -129,8 +128,7 @@ def kv(
         measured_s=measured.seconds if measured else None,
     )
     runs = [*(run or ()), *([tiers] if tiers else ())]
-    drawn = None if chart is None else _draw(report, measured, runs, chart)
-    _show(report, measured, drawn, as_json=as_json)
+    _show(report, measured, chart and _draw(report, measured, runs, chart), as_json=as_json)
 
 
 _OF_VERSUS = ("architecture", "versus", "chart", "as_json")
