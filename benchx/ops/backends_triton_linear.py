@@ -16,6 +16,7 @@ from benchx.core.outcome import Outcome
 from benchx.ops.base import Unavailable, register_backend
 from benchx.ops.linear_inputs import DecodeInputs, LinearInputs
 from benchx.ops.packages import unsupported
+from benchx.ops.shared_memory import scan_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,6 +88,12 @@ class TritonForm:
 @dataclass(frozen=True, kw_only=True)
 class TritonPrefill(TritonForm):
     """Chunked prefill: K1 over chunks, K2 over the state."""
+
+    def unavailable(self, params: Params, device: Device) -> Unavailable | None:
+        """Unsupported too where a program's shared memory is too small."""
+        problem = scan_problem(self.operator, params, device.arch)
+        limits = TritonForm.unavailable(self, params, device)
+        return limits or unsupported((problem is None, str(problem)))
 
     def prepare(self, inputs: LinearInputs) -> PreparedCall:
         """Bind to inputs; validating the batch (a read-back) happens here, as once per step."""

@@ -17,6 +17,7 @@ from benchx.ops.backends_triton_linear import TritonForm, triton_absent
 from benchx.ops.base import Unavailable, register_backend
 from benchx.ops.mla_inputs import DecodeInputs, Expanded, PrefillInputs
 from benchx.ops.packages import unsupported
+from benchx.ops.shared_memory import latent_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,6 +51,7 @@ class TritonMlaDecode(TritonForm):
         )
         cached = params["cache_dtype"]
         converts = cached != "float8_e4m3" or _has_e4m3(device)
+        too_large = latent_problem(params, device.arch) if self.config is None else None
         return unsupported(
             (fits, reason),
             _dtype_limit(params),
@@ -58,6 +60,7 @@ class TritonMlaDecode(TritonForm):
                 f"the kernels read a cache of q's dtype or fp8 e4m3, not {cached}",
             ),
             (converts, f"{device.arch} has no fp8 e4m3; Triton converts it from sm_89 on"),
+            (too_large is None, str(too_large)),
         ) or triton_absent(device)
 
     def prepare(self, inputs: DecodeInputs) -> PreparedCall:

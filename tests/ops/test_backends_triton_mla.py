@@ -81,3 +81,38 @@ def test_the_record_says_which_sources_ran() -> None:
     provenance = backends_of("mla_decode").get("triton").provenance()
     assert provenance["package"] == "benchx_kernels"
     assert len(provenance["sha256"]) == 64
+
+
+@pytest.mark.parametrize("arch", ["sm_89", "sm_120"])
+def test_decode_of_many_rows_is_refused_where_shared_memory_is_too_small(arch: str) -> None:
+    small = replace(H200, arch=arch)
+    assert refusal("mla_decode", small, heads=16) == ""
+    assert "needs 112640 bytes of shared memory" in refusal("mla_decode", small, heads=32)
+    told = refusal("mla_decode", small, heads=96)
+    assert told.startswith(Outcome.UNSUPPORTED.name)
+    assert told.endswith(f"139264 bytes of shared memory; a program on {arch} has at most 101376")
+    fp8 = refusal("mla_decode", small, heads=96, cache_dtype="float8_e4m3")
+    assert "needs 108544 bytes" in fp8
+    assert refusal("mla_decode", small, heads=96, kv_lora=256) == ""
+    assert refusal("mla_prefill", small) == ""
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "sm_89", "sm_120"])
+def test_a_scan_of_256_channels_is_refused_where_shared_memory_is_too_small(arch: str) -> None:
+    small = replace(H200, arch=arch)
+    wide = {"seqlens": "64", "heads": 2, "head_dim": 256, "value_dim": 256}
+    for operator in ("kda_prefill", "delta_rule", "gated_delta_rule"):
+        axes = OPERATORS.get(operator).axes
+        known = {name: axis.default for name, axis in axes.items() if axis.default is not None}
+        backend = backends_of(operator).get("triton")
+        found = backend.unavailable(known | wide, small)
+        assert found is not None
+        assert "the scan with K = 256 needs" in found.reason
+        assert backend.unavailable(known | wide, H200) is None
+        assert backend.unavailable(known | wide | {"head_dim": 128}, small) is None
+
+
+@pytest.mark.parametrize("heads", [16, 32, 96])
+@pytest.mark.parametrize("cached", ["auto", "float8_e4m3"])
+def test_nothing_is_refused_for_shared_memory_on_hopper(heads: int, cached: str) -> None:
+    assert refusal("mla_decode", H200, heads=heads, cache_dtype=cached) == ""
