@@ -43,6 +43,9 @@ _PLAIN = tuple(
     )
 )
 
+_SEARCHED = (metric.SLO_CONCURRENCY.id, metric.SLO_RATE.id, metric.SLO_SESSION_RATE.id)
+"""What a search is for; its other figures are those at the load that it found."""
+
 _SHOWN = 6
 """Names of metrics in one note."""
 
@@ -148,9 +151,17 @@ def _spread(
 
 
 def _in_every_launch(name: str, records: Sequence[LaunchRecord]) -> list[float]:
-    """One value per launch; empty when a launch lacks it."""
+    """One value per launch; empty when a launch lacks it, or launches are at different loads."""
+    if name not in _SEARCHED and len(_loads_found(records)) > 1:
+        return []
     values = [record.values[name] for record in records if name in record.values]
     return values if len(values) == len(records) else []
+
+
+def _loads_found(records: Sequence[LaunchRecord]) -> list[object]:
+    """The loads that the launches of a search ended with, each once."""
+    searches = (record.provenance.get("searched") for record in records)
+    return list(dict.fromkeys(search["found"] for search in searches if search))
 
 
 def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -200,7 +211,9 @@ def _notes(ok: Sequence[LaunchRecord], figures: Sequence[LaunchRecord]) -> list[
         f"in {count} of {len(figures)} launches only: {_some(lacking[count])}"
         for count in sorted(lacking, reverse=True)
     )
-    return _distinct([*notes, *told])
+    loads = _loads_found(figures)
+    apart = f"launches found different loads ({', '.join(map(str, loads))}): no figure is of all"
+    return _distinct([*notes, *told, *([apart] if len(loads) > 1 else [])])
 
 
 def _some(names: Sequence[str]) -> str:

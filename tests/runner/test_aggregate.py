@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,21 @@ def test_a_figure_that_a_launch_lacks_is_left_out_and_a_note_tells_of_it(tmp_pat
         "in 2 of 3 launches only: slo_in_flight_max",
         "in 1 of 3 launches only: ttft_ms_p99",
     ]
+
+
+def test_figures_of_launches_that_a_search_ended_at_different_loads_are_not_mixed(
+    tmp_path: Path,
+) -> None:
+    def found(launch: int, load: float, ttft_ms: float) -> LaunchRecord:
+        values = {"slo_in_flight_max": load, "ttft_ms_p50": ttft_ms}
+        searched = {"axis": "concurrency", "found": load}
+        return replace(record(launch, values=values), provenance={"searched": searched})
+
+    apart = row_of(tmp_path / "a", [found(0, 64.0, 900.0), found(1, 16.0, 90.0)], launches=2)
+    assert (apart["slo_in_flight_max"], apart["ttft_ms_p50"]) == (40.0, None)
+    assert apart["notes"] == ["launches found different loads (64.0, 16.0): no figure is of all"]
+    alike = row_of(tmp_path / "b", [found(0, 64.0, 900.0), found(1, 64.0, 700.0)], launches=2)
+    assert (alike["slo_in_flight_max"], alike["ttft_ms_p50"]) == (64.0, 800.0)
 
 
 def test_a_time_that_a_launch_lacks_has_no_percentile_either(tmp_path: Path) -> None:
