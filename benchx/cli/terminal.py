@@ -14,6 +14,10 @@ PIPE_WIDTH = 1000
 """Columns of a console that is no terminal: a table in a file or a pipe is never folded."""
 
 
+_FOLDED_WIDTH = 16
+"""A column of text may be folded to this width; narrower it can't be read."""
+
+
 def stdout() -> Console:
     """The console for data."""
     return _console(sys.stdout, is_stderr=False)
@@ -40,8 +44,9 @@ def _console(stream: TextIO, *, is_stderr: bool) -> Console:
 def print_rows(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print mappings of equal keys as a table: ruled on a terminal, bare columns in a pipe.
 
-    Numbers are right-aligned; lists are joined by commas; None prints as nothing. Without rows
-    there are no headings either: `none` is printed.
+    Numbers are right-aligned and never broken: on a terminal too narrow for them, each row is a
+    block of lines instead. Lists are joined by commas; None prints as nothing. Without rows there
+    are no headings either: `none` is printed.
     """
     if not rows:
         console.print("none")
@@ -51,10 +56,40 @@ def print_rows(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         all(isinstance(value, int | float | None) for value in column)
         for column in zip(*(row.values() for row in rows), strict=True)
     ]
-    if console.is_terminal:
-        _print_ruled(console, list(rows[0]), cells, right)
+    headings = list(rows[0])
+    if not console.is_terminal:
+        _print_bare(console, [headings, *cells], right)
+    elif _least_width([headings, *cells], right) <= console.width:
+        _print_ruled(console, headings, cells, right)
     else:
-        _print_bare(console, [list(rows[0]), *cells], right)
+        _print_blocks(console, headings, cells)
+
+
+def _least_width(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> int:
+    """Columns of a terminal that a ruled table needs: numbers whole, text folded so far at most."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    least = (
+        width if is_right else min(width, _FOLDED_WIDTH)
+        for width, is_right in zip(widths, right, strict=True)
+    )
+    return sum(least) + 2 * (len(widths) - 1)
+
+
+def _print_blocks(
+    console: Console, headings: Sequence[str], cells: Sequence[Sequence[str]]
+) -> None:
+    """Every row as its first cell and, below it, a line for each of the others."""
+    from rich.table import Table
+
+    for row in cells:
+        console.print(row[0])
+        block = Table.grid(padding=(0, 2))
+        block.add_column(no_wrap=True)
+        block.add_column(overflow="fold")
+        for heading, cell in zip(headings[1:], row[1:], strict=True):
+            if cell:
+                block.add_row(f"  {heading}", cell)
+        console.print(block)
 
 
 def _print_ruled(
@@ -71,7 +106,10 @@ def _print_ruled(
         widest = max(len(heading), *(len(row[place]) for row in cells))
         is_name = place == 0 and widest <= console.width // 2  # a name is not broken in two
         made.add_column(
-            heading, justify="right" if is_right else "left", overflow="fold", no_wrap=is_name
+            heading,
+            justify="right" if is_right else "left",
+            overflow="fold",
+            no_wrap=is_name or is_right,
         )
     for row in cells:
         made.add_row(*row)

@@ -49,6 +49,23 @@ def test_a_table_on_a_terminal_fits_its_width() -> None:
         assert max(map(len, _text(is_terminal=True, width=width).splitlines())) <= width
 
 
+def test_on_a_terminal_too_narrow_for_its_numbers_a_table_is_blocks_of_lines() -> None:
+    numbers = {"layers": "61 mla", "total": 671026419200, "active": 36618432000, "bytes": 70272}
+    rows = [{"architecture": name} | numbers | {"note": None} for name in ("deepseek-v3", "k2")]
+    stream = io.StringIO()
+    print_rows(Console(file=stream, force_terminal=True, width=50, color_system=None), rows)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert lines[:5] == [
+        "deepseek-v3",
+        "  layers  61 mla",
+        "  total   671026419200",
+        "  active  36618432000",
+        "  bytes   70272",
+    ]
+    assert lines[5] == "k2"
+    assert not any("note" in line for line in lines)
+
+
 def test_a_name_is_not_broken_where_the_rest_of_the_row_can_be() -> None:
     question = "From which length on does 3:1 KDA to MLA beat MLA in every layer?"
     levels = {"level": ["kernel", "model", "serving"], "points": 5, "question": question}
