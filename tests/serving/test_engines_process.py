@@ -21,6 +21,7 @@ import pytest
 from benchx.core.errors import UsageError
 from benchx.core.outcome import Outcome, Unavailable
 from benchx.serving.engines.base import Capabilities, Engine, EngineSettings
+from benchx.serving.engines.catalog import ENGINES
 from benchx.serving.engines.process import EngineFailed, EngineProcess, Launch, claim_port
 from benchx.serving.engines.python_package import installed_version
 from benchx.serving.engines.session import RunningEngine, running, settings_from
@@ -134,6 +135,21 @@ def test_an_engine_that_never_gets_ready_is_a_timeout_that_says_what_it_answered
         run_fake(engine, tmp_path, mode, timeout_s=limit_s)
     assert caught.value.outcome is Outcome.TIMEOUT
     assert not engine.pids.exists() or not living(engine.pids)  # it may have had no time to begin
+
+
+def test_an_endpoint_where_nothing_listens_is_told_with_the_command_that_asks_it(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as taken:  # bound and not listening: no other process takes the port
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        settings = EngineSettings(name="endpoint", model="m", base_url=url, ready_timeout_s=0.5)
+        with (
+            pytest.raises(EngineFailed, match="ConnectionRefusedError") as caught,
+            running(ENGINES.get("endpoint"), settings, log=tmp_path / "log"),
+        ):
+            pass
+    assert f"benchx probe {url}" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("mode", ["stubborn", "brood"])

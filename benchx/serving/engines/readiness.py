@@ -137,11 +137,14 @@ class ReadinessCheck:
             self._process.fail_if_gone()
         if self._left_s() <= _POLL_S:
             words = self._process.last_words() if self._process else ""
+            url = self._endpoint.base_url
             raise EngineFailed(
                 f"the engine was not ready after {self._timeout_s:g} s: {self._state}"
                 + (f"; its log ends: {words}" if words else ""),
                 outcome=Outcome.TIMEOUT,
-                hint="allow more with `engine.ready_timeout`",
+                hint="allow more with `engine.ready_timeout`"
+                if self._process
+                else f"is the server up, and the address right? `benchx probe {url}` asks it",
             )
         time.sleep(_POLL_S)
 
