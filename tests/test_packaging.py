@@ -23,6 +23,7 @@ from packaging.version import Version
 
 import benchx
 from benchx.cli.words import vocabulary
+from benchx.cli.app import BROKEN_PIPE
 from benchx.core.errors import ExitCode
 from benchx.scenario import expand, load
 
@@ -166,8 +167,9 @@ def test_the_script_for_every_change_takes_its_commands_from_the_readme() -> Non
 
 def test_the_readme_explains_every_exit_code() -> None:
     section = README.split("## Exit codes")[1].split("\n## ")[0]
-    assert {int(code) for code in re.findall(r"^\| (\d) \|", section, re.MULTILINE)} == {
-        code.value for code in ExitCode
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)} == {
+        *(code.value for code in ExitCode),
+        BROKEN_PIPE,
     }
 
 
