@@ -22,8 +22,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import benchx
-from benchx.cli.words import vocabulary
 from benchx.cli.app import BROKEN_PIPE
+from benchx.cli.words import vocabulary
 from benchx.core.errors import ExitCode
 from benchx.scenario import expand, load
 
