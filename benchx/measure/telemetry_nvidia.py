@@ -54,35 +54,38 @@ class NvmlSource:
         `memory_clock_application_mhz` (clocks that were set; locked ones NVML does not tell),
         `sm_clock_max_mhz`, `ecc` and `mig`.
         """
-        nvml, handle = self._nvml, self._handle
+        nvml = self._nvml
         limits_mw = (
-            self._told(nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
-            self._told(nvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
+            self._told("nvmlDeviceGetEnforcedPowerLimit"),
+            self._told("nvmlDeviceGetPowerManagementDefaultLimit"),
         )
         limit_w, default_w = (None if limit is None else limit / 1000 for limit in limits_mw)
         sm, memory = nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM
         modes = (
-            self._told(nvml.nvmlDeviceGetEccMode, handle),
-            self._told(nvml.nvmlDeviceGetMigMode, handle),
+            self._told("nvmlDeviceGetEccMode"),
+            self._told("nvmlDeviceGetMigMode"),
         )
         ecc, mig = (None if mode is None else bool(mode[0]) for mode in modes)
         return {
-            "id": card_id(self._told(nvml.nvmlDeviceGetUUID, handle)),
+            "id": card_id(self._told("nvmlDeviceGetUUID")),
             "power_limit_w": limit_w,
             "power_limit_default_w": default_w,
-            "sm_clock_application_mhz": self._told(nvml.nvmlDeviceGetApplicationsClock, handle, sm),
-            "memory_clock_application_mhz": self._told(
-                nvml.nvmlDeviceGetApplicationsClock, handle, memory
-            ),
-            "sm_clock_max_mhz": self._told(nvml.nvmlDeviceGetMaxClockInfo, handle, sm),
+            "sm_clock_application_mhz": self._told("nvmlDeviceGetApplicationsClock", sm),
+            "memory_clock_application_mhz": self._told("nvmlDeviceGetApplicationsClock", memory),
+            "sm_clock_max_mhz": self._told("nvmlDeviceGetMaxClockInfo", sm),
             "ecc": ecc,
             "mig": mig,
         }
 
-    def _told(self, question: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - NVML's
-        """An answer, or None: drivers drop questions, and some need rights that nobody has."""
+    def _told(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - NVML's own
+        """An answer about the card, or None.
+
+        Some questions need rights that nobody has; versions of the library and of the driver drop
+        others.
+        """
+        ask = getattr(self._nvml, question, None)
         try:
-            return question(*arguments)
+            return None if ask is None else ask(self._handle, *arguments)
         except self._nvml.NVMLError:
             return None
 

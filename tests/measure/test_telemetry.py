@@ -352,7 +352,9 @@ def test_a_card_tells_its_limits_clocks_and_modes_and_no_uuid(
 
 
 def test_what_a_card_does_not_tell_is_none(nvidia: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(EnforcedPowerLimit=lambda _: 500_000))
+    library = nvml(EnforcedPowerLimit=lambda _: 500_000)
+    del library.nvmlDeviceGetApplicationsClock  # a version without it
+    monkeypatch.setitem(sys.modules, "pynvml", library)
     told = {name: value for name, value in card_settings(nvidia).items() if value is not None}
     assert told == {"power_limit_w": 500.0}
 
