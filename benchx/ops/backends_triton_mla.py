@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from benchx.core.axes import Params
@@ -20,9 +21,11 @@ from benchx.ops.packages import unsupported
 from benchx.ops.shared_memory import latent_problem
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from benchx_kernels._mla_configs import MlaDecodeConfig
+    from benchx_kernels.batch import Batch
 
 DTYPES = ("bfloat16", "float16")
 LATENT_WIDTHS = (64, 128, 256, 512)
@@ -106,12 +109,11 @@ class TritonMlaPrefill(TritonForm):
 
     def prepare(self, inputs: PrefillInputs) -> PreparedCall:
         """Bind to inputs; the batches are what every layer of a step shares."""
-        from benchx_kernels.batch import Batch
         from benchx_kernels.mla_prefill import mla_prefill
         from benchx_kernels.torch_mla import expand
 
-        queries = Batch.from_lengths(inputs.q_lengths, inputs.device)
-        keys = Batch.from_lengths(inputs.kv_lengths, inputs.device)
+        queries = _batch(inputs.q_lengths, inputs.device)
+        keys = _batch(inputs.kv_lengths, inputs.device)
         given = inputs.operands
 
         def run() -> Mapping[str, Tensor]:
@@ -123,6 +125,14 @@ class TritonMlaPrefill(TritonForm):
             return {"o": mla_prefill(inputs.q, k, v, queries=queries, keys=keys, scale=scale)}
 
         return PreparedCall(run=run)
+
+
+@lru_cache(maxsize=64)
+def _batch(lengths: tuple[int, ...], device: torch.device) -> Batch:
+    """One for all layers and calls with these lengths: making it copies to the device and waits."""
+    from benchx_kernels.batch import Batch
+
+    return Batch.from_lengths(lengths, device)
 
 
 def _dtype_limit(params: Params) -> tuple[bool, str]:

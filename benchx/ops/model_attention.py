@@ -1,8 +1,9 @@
 """A stack's attention, computed by the backends of the operators.
 
-In prefill a backend is prepared for every call: binding to tensors is cheap, and the device is
-busy with long work meanwhile. In decode each layer is prepared once, on buffers that the operands
-are copied to (a few kilobytes a sequence), as a server does that replays a captured step.
+In prefill a backend is prepared for every call, and must not wait for the device there: what
+depends on lengths only is made once for all layers and calls (FlashInfer plans each time all the
+same, which shows as `host_bound`). In decode each layer is prepared once, on buffers that the
+operands are copied to (a few kilobytes a sequence), as a server does that replays a captured step.
 """
 
 from __future__ import annotations

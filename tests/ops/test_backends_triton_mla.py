@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 import benchx.ops.catalog  # noqa: F401
 from benchx.core.axes import Params, Scalar
 from benchx.core.device import Device
 from benchx.core.outcome import Outcome
+from benchx.ops.backends_triton_mla import _batch
 from benchx.ops.base import OPERATORS, backends_of
+from benchx.ops.mla_cases import prefill_cases
+from benchx_kernels.batch import Batch
 
 H200 = Device(
     vendor="nvidia", torch_type="cuda", name="NVIDIA H200", index=0, count=1, arch="sm_90",
@@ -116,3 +120,22 @@ def test_a_scan_of_256_channels_is_refused_where_shared_memory_is_too_small(arch
 @pytest.mark.parametrize("cached", ["auto", "float8_e4m3"])
 def test_nothing_is_refused_for_shared_memory_on_hopper(heads: int, cached: str) -> None:
     assert refusal("mla_decode", H200, heads=heads, cache_dtype=cached) == ""
+
+
+def test_layers_with_equal_lengths_share_their_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making one copies to the device and waits for it: a prefill of many layers does so once."""
+    made: list[tuple[int, ...]] = []
+    make = Batch.from_lengths
+
+    def counting(lengths: tuple[int, ...], device: torch.device) -> Batch:
+        made.append(lengths)
+        return make(lengths, device)
+
+    monkeypatch.setattr(Batch, "from_lengths", counting)
+    operator = OPERATORS.get("mla_prefill")
+    case = next(case for case in prefill_cases(operator) if case.name == "tail of one token")
+    inputs = case.make(operator, torch.device("cpu"))
+    _batch.cache_clear()
+    for _ in range(3):
+        backends_of("mla_prefill").get("triton").prepare(inputs)
+    assert made == [(128, 1)]
