@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from benchx.core.outcome import Outcome
 from benchx.core.point import Point
 from benchx.core.record import Check, LaunchRecord, Timing
+from benchx.reporting.chart_canvas import themed
 from benchx.reporting.document import Section, build_document
+from benchx.reporting.figures import plan_figures
+from benchx.reporting.theme import styles_for
 from benchx.store import LaunchInfo, PlanEntry, Run, RunMeta
 from benchx.store.meta import encode_meta
 from benchx.store.plain import to_line
@@ -50,6 +54,21 @@ def section_of() -> SectionMaker:
         return build_document([run]).sections[0]
 
     return build
+
+
+@pytest.fixture
+def drawn() -> Callable[[Section, str], Figure]:
+    """The one figure of a section whose name ends so, laid out."""
+
+    def draw(section: Section, ending: str) -> Figure:
+        plans = plan_figures(section, styles_for(section.frame["backend"])).plans
+        (plan,) = [plan for plan in plans if plan.name.endswith(ending)]
+        with themed():
+            figure = plan.build()
+            figure.draw_without_rendering()
+        return figure
+
+    return draw
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from benchx.reporting.chart_canvas import themed
 from benchx.reporting.chart_layout import lines_of
 from benchx.reporting.chart_series import series_of
 from benchx.reporting.document import Section
-from benchx.reporting.figures import plan_figures
-from benchx.reporting.theme import styles_for
+
+Drawn = Callable[[Section, str], Figure]
 
 PATTERNS = ("own", "all_mla")
 POINTS = [
@@ -36,16 +35,8 @@ def section_with_fixture(
     return build
 
 
-def drawn(section: Section, ending: str) -> Figure:
-    plans = plan_figures(section, styles_for(section.frame["backend"])).plans
-    (plan,) = [plan for plan in plans if plan.name.endswith(ending)]
-    with themed():
-        figure = plan.build()
-        figure.draw_without_rendering()
-    return figure
-
-
 def test_patterns_of_one_backend_are_lines_of_one_panel_per_batch(
+    drawn: Drawn,
     section_with: Callable[..., Section],
 ) -> None:
     figure = drawn(section_with(POINTS, {"alpha": TIMES}), "device-time")
@@ -57,6 +48,7 @@ def test_patterns_of_one_backend_are_lines_of_one_panel_per_batch(
 
 
 def test_each_panel_of_patterns_reaches_over_its_own_figures_only(
+    drawn: Drawn,
     section_with: Callable[..., Section],
 ) -> None:
     times = [*TIMES[:6], *(100 * time for time in TIMES[6:])]
@@ -89,6 +81,7 @@ def test_without_exactly_one_axis_of_words_the_backend_is_the_series(
 
 
 def test_points_that_differ_in_the_series_only_share_a_row_of_dots(
+    drawn: Drawn,
     section_with: Callable[..., Section],
 ) -> None:
     points = [

@@ -9,23 +9,14 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchx.reporting.chart_canvas import themed
 from benchx.reporting.document import Section
 from benchx.reporting.figures import plan_figures
 from benchx.reporting.theme import styles_for
 
 RowMaker = Callable[..., list[dict[str, Any]]]
 SectionMaker = Callable[..., Section]
+Drawn = Callable[[Section, str], Figure]
 BATCHES = [{"heads": 96, "batch": batch} for batch in (1, 2, 4)]
-
-
-def drawn(section: Section, ending: str) -> Figure:
-    plans = plan_figures(section, styles_for(section.frame["backend"])).plans
-    (plan,) = [plan for plan in plans if plan.name.endswith(ending)]
-    with themed():
-        figure = plan.build()
-        figure.draw_without_rendering()
-    return figure
 
 
 def section_with(
@@ -49,7 +40,7 @@ SLOW = {"base": [1.0, 1.0, 1.0], "near": [1.1, 1.2, 1.1], "slow": [2.0, 50.0, 16
 
 
 def test_a_speed_up_far_below_the_others_is_written_at_the_edge_and_does_not_stretch_the_scale(
-    make_rows: RowMaker, section_of: SectionMaker
+    drawn: Drawn, make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
     figure = drawn(section_with(make_rows, section_of, SLOW), "speed-up")
     (axes,) = figure.axes
@@ -60,7 +51,7 @@ def test_a_speed_up_far_below_the_others_is_written_at_the_edge_and_does_not_str
 
 
 def test_where_all_speed_ups_are_small_they_are_drawn_to_scale(
-    make_rows: RowMaker, section_of: SectionMaker
+    drawn: Drawn, make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
     times = {"base": [1.0, 1.0, 1.0], "slow": [10.0, 50.0, 160.0]}
     figure = drawn(section_with(make_rows, section_of, times), "speed-up")
@@ -70,7 +61,7 @@ def test_where_all_speed_ups_are_small_they_are_drawn_to_scale(
 
 
 def test_a_mean_next_to_one_or_beyond_the_scale_has_no_line(
-    make_rows: RowMaker, section_of: SectionMaker
+    drawn: Drawn, make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
     times = {"base": [1.0] * 3, "equal": [1.02] * 3, "near": [1.25] * 3, "slow": [9.0] * 3}
     (axes,) = drawn(section_with(make_rows, section_of, times), "speed-up").axes
@@ -80,7 +71,7 @@ def test_a_mean_next_to_one_or_beyond_the_scale_has_no_line(
 
 
 def test_shares_of_the_roofline_are_in_percent_on_an_axis_from_0_to_100(
-    make_rows: RowMaker, section_of: SectionMaker
+    drawn: Drawn, make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
     times = {"a": [1.0, 2.0, 4.0], "b": [0.5, 1.0, 2.0]}
     figure = drawn(section_with(make_rows, section_of, times), "roofline-share")
@@ -93,7 +84,7 @@ def test_shares_of_the_roofline_are_in_percent_on_an_axis_from_0_to_100(
 
 
 def test_a_share_above_the_roofline_stays_visible(
-    make_rows: RowMaker, section_of: SectionMaker
+    drawn: Drawn, make_rows: RowMaker, section_of: SectionMaker
 ) -> None:
     times = {"a": [0.2, 2.0, 4.0]}
     (axes,) = drawn(section_with(make_rows, section_of, times), "roofline-share").axes
