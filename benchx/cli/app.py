@@ -18,9 +18,8 @@ from benchx.cli.terminal import complain
 from benchx.cli.verbs import VERBS, implementation
 from benchx.core.errors import BenchxError, ExitCode
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""Exit codes after Ctrl-C and a closed pipe, as shells have them: 128 + the signal's number."""
+"""Exit code after a closed pipe, as shells have it: 128 + the signal's number."""
 
 # Older Typers raise click's exceptions, newer ones a copy of their own; BadParameter is either.
 _WrongUse: type[Exception] = typer.BadParameter.__bases__[0]
@@ -91,7 +90,7 @@ def main() -> None:
         code = _code_of_pipe(error, debug=debug)
     except KeyboardInterrupt:
         complain("interrupted")
-        code = INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except Exception as error:
         if debug:
             raise

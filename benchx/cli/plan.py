@@ -113,7 +113,8 @@ class _Cost:
 
 def _cost(scenario: Scenario, device: Device, planned: Sequence[PlannedPoint]) -> _Cost | str:
     """What the timing may cost, or why that is unknown."""
-    from benchx.economics.catalogue import AUTO, Prices, hardware_named, hardware_of_device
+    from benchx.economics.catalogue import Prices, hardware_named, hardware_of_device
+    from benchx.scenario.schema import AUTO
 
     costs = [part.cost for part in scenario.parts]
     first = costs[0]

@@ -17,9 +17,6 @@ from benchx.scenario.reader import read_yaml
 from benchx.scenario.schema import Settings, Slug, Word
 from benchx.scenario.validation import validated
 
-AUTO = "auto"
-"""As `cost.hardware`: the device that is found."""
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from benchx.core import metric
 from benchx.core.errors import UsageError
 from benchx.economics.catalogue import (
-    AUTO,
     Hardware,
     Price,
     Prices,
@@ -18,6 +17,7 @@ from benchx.economics.catalogue import (
 )
 from benchx.economics.formulas import Cost, costs
 from benchx.reporting.serving_facts import Deployment
+from benchx.scenario.schema import AUTO
 
 if TYPE_CHECKING:
     import pandas as pd

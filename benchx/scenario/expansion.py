@@ -11,6 +11,7 @@ from benchx.core.point import Point
 from benchx.scenario.kinds import KINDS, Sweep
 from benchx.scenario.loader import Scenario
 from benchx.scenario.located import show
+from benchx.scenario.schema import AUTO
 from benchx.scenario.vocabulary import Vocabulary
 
 MAX_POINTS = 100_000
@@ -45,20 +46,16 @@ def expand(scenario: Scenario, vocabulary: Vocabulary) -> tuple[Point, ...]:
     return points
 
 
-AUTO_HARDWARE = "auto"
-"""As `cost.hardware`: the device that is found."""
-
-
 def _check_hardware(scenario: Scenario, known: tuple[str, ...]) -> None:
     """Priced hardware, before anything is measured for a report that can't find its price."""
     for part, origin in zip(scenario.parts, scenario.origins, strict=True):
-        name = part.cost.hardware if part.cost else AUTO_HARDWARE
-        if known and name not in (AUTO_HARDWARE, *known):
+        name = part.cost.hardware if part.cost else AUTO
+        if known and name not in (AUTO, *known):
             raise ScenarioError(
                 origin.at(("cost", "hardware")).where,
                 key="cost.hardware",
                 problem=f"got {show(name)}",
-                expected=f"{AUTO_HARDWARE} or one of {', '.join(known)}",
+                expected=f"{AUTO} or one of {', '.join(known)}",
                 nearest=nearest_word(name, known),
                 hint="benchx list hardware",
             )

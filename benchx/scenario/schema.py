@@ -149,6 +149,10 @@ class CheckSettings(Settings):
     max_rms_ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
 
 
+AUTO = "auto"
+"""As `cost.hardware`: the device that is found."""
+
+
 class CostSettings(Settings):
     """What the report may price.
 
@@ -157,7 +161,7 @@ class CostSettings(Settings):
         prices: Tier of the price table.
     """
 
-    hardware: Word = "auto"
+    hardware: Word = AUTO
     prices: Word = "rental"
 
 
